@@ -72,7 +72,7 @@ func (a *App) openExport(ctx context.Context) (err error) {
 
 func (a *App) openMark(ctx context.Context) error {
 	c := a.config.Mark
-	if !c.Enabled {
+	if c.Bucket == "" {
 		return nil
 	}
 	object, err := gcs.Open(ctx, c.Bucket, mark.ObjectName, c.Endpoint)

@@ -138,7 +138,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 	a.base = &serve.Base{
 		Log: log, Node: node, Points: points, Auth: c.Auth, Events: new(serve.Deliveries),
 		AtWork:       web.NewCallers(c.HTTP.MaxRequestsPerCaller, c.HTTP.MaxBytesPerCaller, c.HTTP.MaxBodyBytes),
-		MaxBodyBytes: c.HTTP.MaxBodyBytes, Deadline: c.Tasks.DispatchDeadline, Namespace: c.Served()[0].Namespace, ChainID: c.Chain.ID, Families: families,
+		MaxBodyBytes: c.HTTP.MaxBodyBytes, Deadline: deadline(c), Namespace: c.Served()[0].Namespace, ChainID: c.Chain.ID, Families: families,
 	}
 	for _, open := range []func(context.Context) error{a.openExport, a.openIntents, a.openStore, a.openMark, a.openChains, a.openSigners, a.openVerifiers, a.openPeople} {
 		if err := open(ctx); err != nil {

@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"cmp"
 	"math/big"
 	"time"
 
@@ -56,6 +57,14 @@ func timing(c config.Config) session.Timing {
 	return session.Timing{Lease: leaseRules(c.Lease), CallTimeout: c.RPC.Timeout, IterationsEndAfter: c.Tasks.DispatchDeadline / 2}
 }
 
+// deadline returns how long a request may take: the time-out of the process's only function, or that of a task.
+func deadline(c config.Config) time.Duration {
+	if c.Platform.FunctionTarget == "" {
+		return c.Tasks.DispatchDeadline
+	}
+	return cmp.Or(c.Platform.Timeout, c.Tasks.DispatchDeadline)
+}
+
 // workerLimits returns the time limits of signatures and handler calls.
 func workerLimits(c config.Config) worker.Limits {
 	return worker.Limits{
@@ -70,14 +79,10 @@ func bumpLimits(c config.GasBump) *gas.BumpLimits {
 	if !c.Enabled {
 		return nil
 	}
-	p := &gas.BumpLimits{
+	return &gas.BumpLimits{
 		Multiplier: c.Multiplier, MinInterval: c.MinInterval, MaxAttempts: c.MaxAttempts,
 		FeeCapWei: new(big.Int).SetUint64(c.MaxFeePerGas), BudgetWei: wei(c.BudgetPerDay),
 	}
-	if c.MaxFeePerTx > 0 {
-		p.TxFeeCapWei = wei(c.MaxFeePerTx)
-	}
-	return p
 }
 
 // bumpAfter returns the age in which a transaction may be replaced; 0: never.

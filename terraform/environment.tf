@@ -10,7 +10,6 @@ locals {
     FENCEPOST_TASKS_QUEUE_PREFIX      = local.queue_prefix
     FENCEPOST_TASKS_QUEUE_SHARDS      = tostring(var.queue_shards)
     FENCEPOST_TASKS_SERVICE_ACCOUNT   = local.accounts["tasks"]
-    FENCEPOST_TASKS_DISPATCH_DEADLINE = "60s"
     # The queue replaces this host by its function's. So no function can make Cloud Tasks send a task, with the tasks
     # account's token, to another host.
     FENCEPOST_TASKS_TARGET_URL       = "https://replaced-by-the-queue.invalid"
@@ -57,8 +56,6 @@ locals {
       FENCEPOST_AUTH_USERS_AUDIENCE = var.transfers.users_audience
       }, !f.publishes || length(try(var.events.callers, {})) == 0 ? {} : {
       FENCEPOST_EVENTS_WEBHOOK_CALLERS = join(",", flatten([for name in sort(keys(var.events.callers)) : [for caller in sort(var.events.callers[name]) : "${name}=${caller}"]]))
-      }, f.timeout <= 60 ? {} : {
-      FENCEPOST_TASKS_DISPATCH_DEADLINE = "${f.timeout}s"
     })
   }
 }

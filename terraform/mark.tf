@@ -41,10 +41,7 @@ locals {
   mark_readers = { for name in keys(local.functions) : name => local.members[name] if !local.functions[name].marks }
   mark_writers = merge({ for name, f in local.functions : name => local.members[name] if f.marks }, { migrate = local.members["migrate"] })
 
-  mark_environment = {
-    FENCEPOST_MARK_ENABLED = "true"
-    FENCEPOST_MARK_BUCKET  = google_storage_bucket.mark.name
-  }
+  mark_environment = { FENCEPOST_MARK_BUCKET = google_storage_bucket.mark.name }
 }
 
 # With uniform access a role is given on the bucket, which has nothing but the mark. To overwrite an object of a bucket

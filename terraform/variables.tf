@@ -191,6 +191,11 @@ variable "concurrency" {
   description = "The number of requests that one instance serves at once. Requests of one instance share round trips to the database and the nodes, so a low number costs more of each."
   type        = number
   default     = 80
+
+  validation {
+    condition     = var.concurrency >= 48
+    error_message = "concurrency must be at least 48: an instance serves up to 32 requests of one caller and 16 delayed refusals (http.maxRequestsPerCaller), and others need room."
+  }
 }
 
 variable "database" {

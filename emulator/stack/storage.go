@@ -46,6 +46,6 @@ func (s *Stack) startStorage(context.Context) {
 	})))
 	s.OnClose(s.Storage.server.Close)
 	maps.Copy(s.settings, map[string]string{
-		"FENCEPOST_MARK_ENABLED": "true", "FENCEPOST_MARK_BUCKET": s.Storage.Bucket(), "FENCEPOST_MARK_ENDPOINT": s.Storage.Endpoint(),
+		"FENCEPOST_MARK_BUCKET": s.Storage.Bucket(), "FENCEPOST_MARK_ENDPOINT": s.Storage.Endpoint(),
 	})
 }

@@ -76,7 +76,7 @@ func printAudit(out io.Writer, a store.Audit, marked *mark.Seal) {
 	}
 	switch {
 	case marked == nil:
-		fmt.Fprintln(out, "not compared with the mark: FENCEPOST_MARK_ENABLED is not true. Who owns the database can have written all of it anew")
+		fmt.Fprintln(out, "not compared with the mark: FENCEPOST_MARK_BUCKET is not set. Who owns the database can have written all of it anew")
 	case len(a.Findings) == 0:
 		fmt.Fprintf(out, "the mark names seal %d, as the database does\n", marked.Number)
 	}

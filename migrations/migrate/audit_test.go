@@ -45,7 +45,6 @@ func TestVerifyAudit(t *testing.T) {
 	must(changed)
 	expect(0, "1 audit rows of 1 submitters", "not compared with the mark", "the audit rows are complete")
 
-	t.Setenv("FENCEPOST_MARK_ENABLED", "true")
 	t.Setenv("FENCEPOST_MARK_BUCKET", "marks")
 	t.Setenv("FENCEPOST_MARK_ENDPOINT", endpoint)
 	expect(1, "there is no mark")

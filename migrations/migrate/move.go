@@ -21,13 +21,13 @@ const (
 	cancelMove  = string(mark.Cancels)
 )
 
-var errNoMark = errors.New("only the mark distinguishes a move from a restore: set FENCEPOST_MARK_ENABLED=true and " +
-	"FENCEPOST_MARK_BUCKET as for the functions; if they have no mark, set mark.enabled for them first, and wait for a sweep")
+var errNoMark = errors.New("only the mark distinguishes a move from a restore: set FENCEPOST_MARK_BUCKET as for " +
+	"the functions; if they have no mark, set mark.bucket for them first, and wait for a sweep")
 
 // openMark opens the mark's object with the functions' settings; nil: they have none.
 func openMark(ctx context.Context) (*gcs.Object, error) {
 	bucket := os.Getenv("FENCEPOST_MARK_BUCKET")
-	if os.Getenv("FENCEPOST_MARK_ENABLED") != "true" || bucket == "" {
+	if bucket == "" {
 		return nil, nil
 	}
 	return gcs.Open(ctx, bucket, mark.ObjectName, os.Getenv("FENCEPOST_MARK_ENDPOINT"))

@@ -10,6 +10,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -117,7 +118,7 @@ func unknown(environ []string, settings []setting, constants bool) (problems []e
 		case i < 0:
 			problems = append(problems, fmt.Errorf("%s is no setting: the nearest is %s", variable, nearest(settable(settings, constants), variable)))
 		case settings[i].constant && !constants:
-			problems = append(problems, fmt.Errorf("%s is no setting: %s is always %s; remove the variable", variable, settings[i].name, settings[i].def))
+			problems = append(problems, fmt.Errorf("%s is no setting: %s is always %s; remove the variable", variable, settings[i].name, cmp.Or(settings[i].def, "Google's")))
 		}
 	}
 	return problems

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -44,7 +45,7 @@ func page() string {
 	var constants strings.Builder
 	for _, s := range new(Config).settings() {
 		if s.constant {
-			fmt.Fprintf(&constants, "| `%s` | `%s` | %s |\n", s.name, s.def, s.meaning)
+			fmt.Fprintf(&constants, "| `%s` | `%s` | %s |\n", s.name, cmp.Or(s.def, "not set"), s.meaning)
 			continue
 		}
 		def := "`" + s.def + "`"

@@ -128,7 +128,6 @@ type GasBump struct {
 	MaxAttempts  int           // the largest number of replacements of one transaction
 	Multiplier   int64         // raises both fees, in thousandths
 	MaxFeePerGas uint64        // the highest fee that a replacement offers, in wei per gas: not above [Fees.MaxFeePerGas]
-	MaxFeePerTx  uint64        // the most that the gas of one transaction may cost, in gwei; 0: no separate limit
 	BudgetPerDay uint64        // limits what the replacements of one submitter may add to its highest possible cost within 24 hours, in gwei
 }
 
@@ -188,9 +187,6 @@ type RPC struct {
 	// providers put the account's key into them. They are empty if a function needs no node,
 	// or if chains lists the nodes.
 	URLs []Secret
-	// Quorum is how many nodes must agree before an observation ends a transaction or opens
-	// PROTECT. 0 selects more than half of a chain's nodes, and one of two.
-	Quorum      int
 	MaxLag      int           // how many blocks a node may be behind the others
 	LeaveOut    time.Duration // how long a node is excluded that lags, returns errors, or is on another chain
 	Timeout     time.Duration // the longest time of one round trip; a lease with less time left makes it shorter
@@ -303,8 +299,7 @@ func (e Events) Kept() bool { return e.Mode == EventsOutbox || e.Mode == EventsW
 
 // Mark configures the detection of a database that is not the one written last.
 type Mark struct {
-	Enabled  bool   // true if a mark is kept outside the database
-	Bucket   string // the Cloud Storage bucket of the mark
+	Bucket   string // the Cloud Storage bucket of the mark; "": no mark is kept outside the database
 	Endpoint string // a storage other than Google's; "" is Google's
 }
 

@@ -179,7 +179,7 @@ run "everything" {
   }
 
   assert {
-    condition     = local.environment["FENCEPOST_MARK_ENABLED"] == "true" && local.environment["FENCEPOST_MARK_BUCKET"] == google_storage_bucket.mark.name
+    condition     = local.environment["FENCEPOST_MARK_BUCKET"] == google_storage_bucket.mark.name
     error_message = "The functions are not told of the mark."
   }
 

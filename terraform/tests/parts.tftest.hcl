@@ -279,7 +279,7 @@ run "migration" {
     database_url   = "user=fencepost-migrate@project-1.iam dbname=fencepost sslmode=disable"
     database_roles = { query = "fencepost-query@project-1.iam", create = "fencepost-create@project-1.iam" }
     readers        = ["ada@example.com"]
-    environment    = { FENCEPOST_MARK_ENABLED = "true" }
+    environment    = { FENCEPOST_MARK_BUCKET = "marks" }
     attested       = true
   }
 
@@ -294,7 +294,7 @@ run "migration" {
   }
 
   assert {
-    condition     = contains([for e in google_cloud_run_v2_job.this.template[0].template[0].containers[0].env : "${e.name}=${coalesce(e.value, "-")}"], "FENCEPOST_MARK_ENABLED=true")
+    condition     = contains([for e in google_cloud_run_v2_job.this.template[0].template[0].containers[0].env : "${e.name}=${coalesce(e.value, "-")}"], "FENCEPOST_MARK_BUCKET=marks")
     error_message = "The migration job is not told where the mark is."
   }
 

@@ -100,7 +100,7 @@ func TestABackupThatIsPutBackIsNoticedByTheMark(t *testing.T) {
 }
 
 // Without a mark the same restore is not noticed by its identity. This is the limit of the promise
-// while mark.enabled is off.
+// while mark.bucket is not set.
 func TestWithoutTheMarkABackupThatIsPutBackIsNotNoticed(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, false, stack.Options{SweepEvery: -1})

@@ -25,7 +25,7 @@ func (d *deployment) migrates(arguments ...string) (string, error) {
 	d.t.Helper()
 	run := exec.CommandContext(d.ctx, migrate.Path, arguments...)
 	run.Env = append(os.Environ(), "FENCEPOST_DATABASE_URL="+d.Database)
-	for _, name := range []string{"FENCEPOST_MARK_ENABLED", "FENCEPOST_MARK_BUCKET", "FENCEPOST_MARK_ENDPOINT"} {
+	for _, name := range []string{"FENCEPOST_MARK_BUCKET", "FENCEPOST_MARK_ENDPOINT"} {
 		run.Env = append(run.Env, name+"="+d.Setting(name))
 	}
 	out, err := run.CombinedOutput()

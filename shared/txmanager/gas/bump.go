@@ -18,7 +18,6 @@ type BumpLimits struct {
 	MinInterval time.Duration // since the version before was signed
 	MaxAttempts int           // replacements of one transaction
 	FeeCapWei   *big.Int      // the highest fee of a replacement, wei per gas; nil: no limit
-	TxFeeCapWei *big.Int      // the highest gas cost of one transaction, wei; nil: no limit
 	BudgetWei   *big.Int      // the worst-case cost that all replacements of a submitter may add in 24 hours, wei; nil: no limit
 }
 
@@ -139,7 +138,7 @@ func (b *BumpPlanner) Next(t txmanager.Tx) (next gasBump, reason string, wanted 
 	caps := b.capsOf(kind, *t.Gas, market)
 	ownLimit := call.FeeCapWei != nil && (caps.FeeWei == nil || call.FeeCapWei.Cmp(caps.FeeWei) <= 0)
 	caps.FeeWei = txmanager.LowerLimit(caps.FeeWei, call.FeeCapWei)
-	params, refused := b.limits.Bump.limitReplacement(*t.Gas, fees, caps)
+	params, refused := limitReplacement(*t.Gas, fees, caps)
 	switch {
 	case refused != "" && ownLimit:
 		return next, "", false
@@ -241,17 +240,9 @@ func (r Limits) MaxReplacementFee(b txmanager.Bounds, gas uint64) *big.Int {
 func (r Limits) capNames(kind txmanager.VersionKind) string {
 	switch {
 	case kind == txmanager.VersionPlaceholder:
-		return "nonce.placeholderMaxFeePerGas or gasbump.maxFeePerTx"
+		return "nonce.placeholderMaxFeePerGas"
 	case r.MaxFeePerGasWei != nil && txmanager.LowerLimit(r.Bump.FeeCapWei, r.MaxFeePerGasWei) == r.MaxFeePerGasWei:
-		return "fees.maxFeePerGas or gasbump.maxFeePerTx" + otherCapNames
+		return "fees.maxFeePerGas" + otherCapNames
 	}
-	return "gasbump.maxFeePerGas or gasbump.maxFeePerTx" + otherCapNames
-}
-
-// limitReplacement lowers the fees of g also to TxFeeCapWei; see [limitReplacement].
-func (l BumpLimits) limitReplacement(last, g txmanager.GasParams, caps FeeCaps) (_ txmanager.GasParams, refused string) {
-	if l.TxFeeCapWei != nil {
-		caps.FeeWei = txmanager.LowerLimit(caps.FeeWei, new(big.Int).Div(l.TxFeeCapWei, new(big.Int).SetUint64(max(last.Gas, 1))))
-	}
-	return limitReplacement(last, g, caps)
+	return "gasbump.maxFeePerGas" + otherCapNames
 }

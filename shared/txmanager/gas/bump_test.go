@@ -34,8 +34,6 @@ func TestBid(t *testing.T) {
 		{"more by the multiplier", times(2000), dynamic(100, 9), dynamic(50, 1), nil, dynamic(200, 18), true},
 		{"cut to the cap", times(1125), dynamic(100, 9), dynamic(300, 1), big.NewInt(110), dynamic(110, 11), true},
 		{"nodes would not take what the cap leaves", times(1125), dynamic(100, 9), dynamic(300, 1), big.NewInt(109), dynamic(0, 0), false},
-		{"the cap of a transaction", BumpLimits{Multiplier: 1125, TxFeeCapWei: big.NewInt(1119)}, dynamic(100, 9), dynamic(300, 1), nil, dynamic(111, 11), true},
-		{"the cap of a transaction is too low", BumpLimits{Multiplier: 1125, TxFeeCapWei: big.NewInt(1099)}, dynamic(100, 9), dynamic(300, 1), nil, dynamic(0, 0), false},
 		{"a tip above the cap", times(1125), dynamic(100, 99), dynamic(50, 1), big.NewInt(111), dynamic(111, 111), true},
 		{"legacy", times(1125), legacy(100), legacy(90), nil, legacy(113), true},
 		{"from one price", times(1125), legacy(100), dynamic(50, 1), nil, dynamic(113, 113), true},
@@ -45,7 +43,7 @@ func TestBid(t *testing.T) {
 		fees, _, refused := c.limits.propose(BumpRequest{Last: c.last, Market: c.market})
 		got := fees
 		if refused == "" {
-			got, refused = c.limits.limitReplacement(c.last, fees, FeeCaps{FeeWei: c.cap})
+			got, refused = limitReplacement(c.last, fees, FeeCaps{FeeWei: c.cap})
 		}
 		if ok := refused == ""; ok != c.ok || ok && txtest.Diff(c.want, got) != "" {
 			t.Errorf("%s: got %+v, %q; want %+v, %v", c.name, got, refused, c.want, c.ok)
