@@ -184,7 +184,7 @@ func (a *App) serve() error {
 		Rules: a.transfers.rules, Grace: c.Sweep.Grace, Batch: c.Sweep.Batch, MaxQueued: c.Queue.MaxPerSubmitter,
 		ShownBalances: c.Telemetry.Balances, EventsKeep: c.Events.Keep, UnusualPerMinute: c.Transfer.UnusualPerMinute,
 	}
-	if c.Conservation.Chain {
+	if c.Conservation.ChainBlocks > 0 {
 		a.sweeps.Unread = checks.New(a.store.Pool()).Unread
 	}
 	desk := &admin.Desk{Base: a.base, Store: a.store.Store, Chains: chains, Approvals: c.Approvals}

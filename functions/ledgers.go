@@ -115,9 +115,9 @@ func (a *App) monitor(book *checks.Book, money *funding.Ledger, core *trading.Le
 	}
 }
 
-// chainReader reads payments from the chains; nil if conservation.chain is off.
+// chainReader reads payments from the chains; nil if conservation.chainBlocks is 0.
 func (a *App) chainReader(book *checks.Book) conservation.Payments {
-	if !a.config.Conservation.Chain {
+	if a.config.Conservation.ChainBlocks == 0 {
 		return nil
 	}
 	return &payout.ChainReader{

@@ -176,8 +176,7 @@ const (
 // Conservation configures the reaction to money that was created or lost.
 type Conservation struct {
 	Halt         HaltMode
-	Chain        bool          // payments are read from the chains themselves
-	ChainBlocks  int           // in one step
+	ChainBlocks  int           // read from a chain in one step; 0: no chain is read
 	ChainHistory time.Duration // of a payer that was never read; 0: to its registration
 }
 

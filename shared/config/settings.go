@@ -217,14 +217,11 @@ func (c *Config) conservationSettings() []setting {
 		{name: "conservation.halt", def: string(HaltAll),
 			meaning: "the transfers that a violation of conservation stops until an operator resumes them: all new transfers, or, graded, those of the user and asset, then of the asset, then all. Choose graded where a stop for all costs more than one asset's error",
 			field:   choice(&c.Conservation.Halt, HaltAll, HaltGraded)},
-		{name: "conservation.chain", def: "true",
-			meaning: "whether conservation reads the payers' payments from their chains in final blocks, and compares them with the transfers. Switch it off on a chain whose nodes refuse `eth_getLogs`",
-			field:   boolean(&c.Conservation.Chain)},
 		{name: "conservation.chainBlocks", def: "1000",
-			meaning: "how many blocks conservation asks a node about at once, by `eth_getLogs` too; set it to what the node allows",
-			field:   number(&c.Conservation.ChainBlocks, "a number of blocks", 1, 100_000)},
-		{name: "conservation.chainHistory", def: "24h",
-			meaning: "how far back conservation begins to read a payer that it has never read, at most to the payer's registration; 0s: to its registration. Shorten it for a payer that was active long before",
+			meaning: "conservation reads the payers' payments from their chains in final blocks, and compares them with the transfers. It asks a node about this many blocks at once, by `eth_getLogs` too; set it to what the node allows, or to 0 on a chain whose nodes refuse `eth_getLogs`: then no chain is read",
+			field:   number(&c.Conservation.ChainBlocks, "a number of blocks", 0, 100_000)},
+		{name: "conservation.chainHistory", constant: true, def: "24h",
+			meaning: "how far back conservation begins to read a payer that it has never read, at most to the payer's registration",
 			field:   duration(&c.Conservation.ChainHistory, 0, 10*365*24*time.Hour)},
 	}
 }
