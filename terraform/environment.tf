@@ -2,14 +2,14 @@
 
 locals {
   environment = merge(local.mark_environment, {
-    FENCEPOST_CHAIN_ID                = tostring(var.chain_id)
-    FENCEPOST_DATABASE_INSTANCE       = module.database.connection_name
-    FENCEPOST_DATABASE_MAX_CONNS      = tostring(var.database.pool)
-    FENCEPOST_TASKS_PROJECT           = var.project
-    FENCEPOST_TASKS_LOCATION          = var.region
-    FENCEPOST_TASKS_QUEUE_PREFIX      = local.queue_prefix
-    FENCEPOST_TASKS_QUEUE_SHARDS      = tostring(var.queue_shards)
-    FENCEPOST_TASKS_SERVICE_ACCOUNT   = local.accounts["tasks"]
+    FENCEPOST_CHAIN_ID              = tostring(var.chain_id)
+    FENCEPOST_DATABASE_INSTANCE     = module.database.connection_name
+    FENCEPOST_DATABASE_MAX_CONNS    = tostring(var.database.pool)
+    FENCEPOST_TASKS_PROJECT         = var.project
+    FENCEPOST_TASKS_LOCATION        = var.region
+    FENCEPOST_TASKS_QUEUE_PREFIX    = local.queue_prefix
+    FENCEPOST_TASKS_QUEUE_SHARDS    = tostring(var.queue_shards)
+    FENCEPOST_TASKS_SERVICE_ACCOUNT = local.accounts["tasks"]
     # The queue replaces this host by its function's. So no function can make Cloud Tasks send a task, with the tasks
     # account's token, to another host.
     FENCEPOST_TASKS_TARGET_URL       = "https://replaced-by-the-queue.invalid"

@@ -185,7 +185,7 @@ type RPC struct {
 	// URLs are the default chain's nodes in order of preference. They are secrets, because
 	// providers put the account's key into them. They are empty if a function needs no node,
 	// or if chains lists the nodes.
-	URLs []Secret
+	URLs        []Secret
 	MaxLag      int           // how many blocks a node may be behind the others
 	LeaveOut    time.Duration // how long a node is excluded that lags, returns errors, or is on another chain
 	Timeout     time.Duration // the longest time of one round trip; a lease with less time left makes it shorter
