@@ -6,6 +6,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/demo"
 	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/config"
 )
 
 // A flag that another flag or a setting contradicts is refused, and settings of the environment count like --set.
@@ -48,5 +49,21 @@ func TestFlagsThatContradict(t *testing.T) {
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: got %v, want %q", line, err, want)
 		}
+	}
+}
+
+// A server that is built as it is deployed, such as that of the emulator's image, takes no constants.
+func TestFlagsGiveNoConstants(t *testing.T) {
+	t.Parallel()
+	endpoint := check.Value(demo.StartWebhookEndpoint())(t)
+	defer endpoint.Close()
+	f := check.Value(parse(strings.Fields("--otlp 127.0.0.1:4317 --events webhook --window 2 --mark"), nil))(t)
+	settings := check.Value(f.functionSettings(endpoint))(t)
+	var environ []string
+	for name, value := range settings {
+		environ = append(environ, name+"="+value)
+	}
+	if _, err := config.Load(environ); err != nil && strings.Contains(err.Error(), "is always") {
+		t.Errorf("the settings that the flags give: %v", err)
 	}
 }

@@ -59,7 +59,7 @@ func timing(c config.Config) session.Timing {
 
 // deadline returns how long a request may take: the time-out of the process's only function, or that of a task.
 func deadline(c config.Config) time.Duration {
-	if c.Platform.FunctionTarget == "" {
+	if target := c.Platform.FunctionTarget; target == "" || target == All {
 		return c.Tasks.DispatchDeadline
 	}
 	return cmp.Or(c.Platform.Timeout, c.Tasks.DispatchDeadline)

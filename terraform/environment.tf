@@ -23,8 +23,7 @@ locals {
     }, length(var.deposit_service) == 0 ? {} : {
     FENCEPOST_AUTH_DEPOSIT_SERVICE = join(",", sort(var.deposit_service))
     }, length(var.approvals.required) == 0 ? {} : {
-    FENCEPOST_APPROVALS_REQUIRED  = join(",", sort(var.approvals.required))
-    FENCEPOST_APPROVALS_VALID_FOR = var.approvals.valid_for
+    FENCEPOST_APPROVALS_REQUIRED = join(",", sort(var.approvals.required))
     }, length(var.handlers) == 0 ? {} : {
     FENCEPOST_HANDLERS_URLS = join(",", [for name in sort(keys(var.handlers)) : "${name}=${var.handlers[name]}"])
     }, var.events == null ? {} : {

@@ -58,10 +58,9 @@ variable "deposit_service" {
 }
 
 variable "approvals" {
-  description = "required: the kinds of acts that one operator proposes and another must approve (docs/approvals.md): policy, callers, signer, register, release, accept, adjustments, webhooks. Empty: one operator decides everything alone. valid_for: the time after which a proposal expires."
+  description = "required: the kinds of acts that one operator proposes and another must approve (docs/approvals.md): policy, callers, signer, register, release, accept, adjustments, webhooks. Empty: one operator decides everything alone."
   type = object({
-    required  = optional(set(string), [])
-    valid_for = optional(string, "24h")
+    required = optional(set(string), [])
   })
   default  = {}
   nullable = false
@@ -191,11 +190,6 @@ variable "concurrency" {
   description = "The number of requests that one instance serves at once. Requests of one instance share round trips to the database and the nodes, so a low number costs more of each."
   type        = number
   default     = 80
-
-  validation {
-    condition     = var.concurrency >= 48
-    error_message = "concurrency must be at least 48: an instance serves up to 32 requests of one caller and 16 delayed refusals (http.maxRequestsPerCaller), and others need room."
-  }
 }
 
 variable "database" {
@@ -389,8 +383,8 @@ variable "settings" {
   }
 
   validation {
-    condition     = length(setintersection(keys(var.settings), ["FENCEPOST_RPC_URLS", "FENCEPOST_CHAINS", "FENCEPOST_TRADING_SECRET", "FENCEPOST_DATABASE_URL"])) == 0
-    error_message = "settings must not contain FENCEPOST_RPC_URLS, FENCEPOST_CHAINS, FENCEPOST_TRADING_SECRET (give them as secrets) or FENCEPOST_DATABASE_URL (it is set for each function)."
+    condition     = length(setintersection(keys(var.settings), ["FENCEPOST_RPC_URLS", "FENCEPOST_CHAINS", "FENCEPOST_TRADING_SECRET", "FENCEPOST_DATABASE_URL", "FENCEPOST_MARK_BUCKET"])) == 0
+    error_message = "settings must not contain FENCEPOST_RPC_URLS, FENCEPOST_CHAINS, FENCEPOST_TRADING_SECRET (give them as secrets), FENCEPOST_DATABASE_URL (it is set for each function) or FENCEPOST_MARK_BUCKET (give mark_bucket)."
   }
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // On a chain whose nodes have no tag "finalized" a loss cannot be accepted until an operator declares
-// this by finalizedTag. Then the final count is the count at confirmations.required blocks below
+// this by chain.finalizedTag. Then the final count is the count at confirmations.required blocks below
 // the head.
 func TestResyncWithoutAFinalizedTag(t *testing.T) {
 	t.Parallel()
@@ -24,7 +24,7 @@ func TestResyncWithoutAFinalizedTag(t *testing.T) {
 	incident := b.inProtect(t, s)
 	b.mine(t, 70)
 	resync := map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "the key was used by hand", "requests": map[string]string{"0": "none"}}
-	b.refusedRelease(t, "resync where nobody declared that the tag is missing", s, resync, "finalizedTag")
+	b.refusedRelease(t, "resync where nobody declared that the tag is missing", s, resync, "chain.finalizedTag")
 	before := b.Processes()
 	must(b.StartProcess(b.ctx, map[string]string{"FENCEPOST_CHAIN_FINALIZED_TAG": "false"}))(t)
 	for _, p := range before {

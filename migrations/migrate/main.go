@@ -63,8 +63,8 @@ FENCEPOST_DATABASE_URL is the database, as the role that owns its tables:
 postgres://user:password@host:port/database
 FENCEPOST_DATABASE_INSTANCE, project:region:instance, is the Cloud SQL instance that it is in, if it is; then the
 URL is user=… dbname=… sslmode=disable.
-FENCEPOST_MARK_BUCKET is that of the functions. A move needs the mark; verify-audit compares nothing with it where
-the bucket is not set.
+FENCEPOST_MARK_BUCKET and FENCEPOST_MARK_ENDPOINT are those of the functions. A move needs the mark; verify-audit
+compares nothing with it where the bucket is not set.
 
 Exit codes: 0 done, 1 failed, 2 called wrongly.
 `

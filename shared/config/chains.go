@@ -48,14 +48,16 @@ type ServedChain struct {
 // Served are the chains of the deployment, the default one first.
 func (c Config) Served() []ServedChain {
 	served := []ServedChain{{
-		ID: c.Chain.ID, Namespace: evmNamespace, URLs: c.RPC.URLs, BlockTime: c.Chain.BlockTime,
+		ID: c.Chain.ID, Namespace: evmNamespace, URLs: c.RPC.URLs, Quorum: c.RPC.Quorum, BlockTime: c.Chain.BlockTime,
 		FeeKind: c.Chain.FeeKind, Finality: c.Finality.Mode, Confirmations: c.Confirmations.Required, FinalizedTag: c.Chain.FinalizedTag,
 	}}
 	all := served[0] // of each chain, unless its entry says otherwise
 	for _, e := range c.Chains.List {
 		one := all
-		one.ID, one.URLs, one.Namespace, one.Quorum = e.ID, e.URLs, cmp.Or(e.Namespace, evmNamespace), e.Quorum
-		one.BlockTime = cmp.Or(e.BlockTime, one.BlockTime)
+		if one.ID, one.URLs, one.Namespace = e.ID, e.URLs, cmp.Or(e.Namespace, evmNamespace); e.ID != c.Chain.ID {
+			one.Quorum = 0
+		}
+		one.Quorum, one.BlockTime = cmp.Or(e.Quorum, one.Quorum), cmp.Or(e.BlockTime, one.BlockTime)
 		one.FeeKind, one.Finality = cmp.Or(e.FeeKind, one.FeeKind), cmp.Or(e.Finality, one.Finality)
 		one.Confirmations = *cmp.Or(e.Confirmations, &one.Confirmations)
 		one.FinalizedTag = *cmp.Or(e.FinalizedTag, &one.FinalizedTag)
@@ -202,12 +204,16 @@ func (c *Config) chainRules() []rule {
 		broken: nodes > 0 && slices.ContainsFunc(c.Chains.List, func(e ChainEntry) bool { return e.ID == c.Chain.ID }),
 		say:    "the default chain's nodes are given twice: leave rpc.urls out, or, in chains, the entry with the id of chain.id",
 	}, {
+		of:     []string{"rpc.quorum", "rpc.urls"},
+		broken: nodes > 0 && c.RPC.Quorum > nodes,
+		say:    "no transaction can end with a quorum above the number of nodes: set rpc.quorum to at most the number of rpc.urls",
+	}, {
 		of:     []string{"rpc.maxInFlight", "rpc.urls", "chains"},
 		broken: limit > 1 && c.RPC.MaxInFlight < limit,
 		say:    "a transaction is sent to all nodes of a chain at once: set rpc.maxInFlight to at least their number in rpc.urls, or in an entry of chains",
 	}, {
-		of:     []string{"finality.mode", "chains"},
+		of:     []string{"finality.mode", "chain.finalizedTag", "chains"},
 		broken: slices.ContainsFunc(c.Served(), func(s ServedChain) bool { return !s.FinalizedTag && s.Finality == FinalityFinalized }),
-		say:    "nothing could ever be final by a tag that the chain does not have: set finality.mode to confirmations or safe, or give finality in the entry of chains whose finalizedTag is false",
+		say:    "nothing could ever be final by a tag that the chain does not have: where chain.finalizedTag is false, set finality.mode to confirmations or safe, and so in each entry of chains",
 	}}
 }

@@ -17,27 +17,32 @@ func secrets(texts ...string) (list []config.Secret) {
 	return list
 }
 
-// The settings of one chain are its short form. chains adds others, or stands in place of rpc.urls. What an
-// entry leaves out is not another entry's.
+// The settings of one chain are its short form; chains adds others, each with the
+// settings' terms for what it leaves out, or stands in place of rpc.urls.
 func TestServedChains(t *testing.T) {
 	t.Parallel()
-	short := config.ServedChain{ID: 1, Namespace: "eip155", URLs: secrets("https://node.example"), BlockTime: 12 * time.Second,
+	short := config.ServedChain{ID: 1, Namespace: "eip155", URLs: secrets("https://node.example"), Quorum: 1, BlockTime: 12 * time.Second,
 		FeeKind: config.FeeKindEIP1559, Finality: config.FinalityConfirmations, Confirmations: 20, FinalizedTag: true}
 	base := config.ServedChain{ID: 8453, Namespace: "mem", URLs: secrets("https://a.example", "https://b.example"), BlockTime: 2 * time.Second,
 		FeeKind: config.FeeKindLegacy, Finality: config.FinalitySafe, Confirmations: 20, FinalizedTag: false}
 	const other = `{"id": 8453, "namespace": "mem", "urls": ["https://a.example", "https://b.example"], "blockTime": "2s", "feeKind": "legacy", "finality": "safe", "finalizedTag": false}`
-	const first = `{"id": 1, "urls": ["https://x", "https://y"], "quorum": 2, "blockTime": "3s"}`
+	const first = `{"id": 1, "urls": ["https://x", "https://y"], "quorum": 2}`
 	long, plain := short, short
-	long.URLs, long.Quorum, long.BlockTime = secrets("https://x", "https://y"), 2, 3*time.Second
-	plain.ID, plain.URLs = 7, secrets("https://z")
+	long.URLs, long.Quorum = secrets("https://x", "https://y"), 2
+	slow := long
+	slow.BlockTime, slow.Confirmations = 3*time.Second, 7
+	plain.ID, plain.URLs, plain.Quorum = 7, secrets("https://z"), 0
 	for name, c := range map[string]struct {
 		given []string
 		want  []config.ServedChain
 	}{
-		"short form":         {[]string{"FENCEPOST_RPC_URLS=https://node.example"}, []config.ServedChain{short}},
-		"and another":        {[]string{"FENCEPOST_RPC_URLS=https://node.example", "FENCEPOST_CHAINS=[" + other + "]"}, []config.ServedChain{short, base}},
-		"the default listed": {[]string{"FENCEPOST_CHAINS=[" + other + ", " + first + `]`}, []config.ServedChain{long, base}},
-		"of the default's terms another chain has none": {[]string{"FENCEPOST_CHAINS=[" + first + `, {"id": 7, "urls": ["https://z"]}]`}, []config.ServedChain{long, plain}},
+		"short form":         {[]string{"FENCEPOST_RPC_URLS=https://node.example", "FENCEPOST_RPC_QUORUM=1"}, []config.ServedChain{short}},
+		"and another":        {[]string{"FENCEPOST_RPC_URLS=https://node.example", "FENCEPOST_RPC_QUORUM=1", "FENCEPOST_CHAINS=[" + other + "]"}, []config.ServedChain{short, base}},
+		"the default listed": {[]string{"FENCEPOST_CHAINS=[" + other + ", " + first + "]"}, []config.ServedChain{long, base}},
+		"several nodes":      {[]string{"FENCEPOST_RPC_URLS=https://x, https://y", "FENCEPOST_RPC_QUORUM=2"}, []config.ServedChain{long}},
+		"another chain has nothing of the default chain's entry": {
+			[]string{"FENCEPOST_CHAINS=[" + strings.Replace(first, "}", `, "blockTime": "3s", "confirmations": 7}`, 1) + `, {"id": 7, "urls": ["https://z"]}]`},
+			[]config.ServedChain{slow, plain}},
 	} {
 		check.Same(t, name, mustLoad(t, c.given...).Served(), c.want, revealed)
 	}
@@ -83,6 +88,7 @@ func TestWrongChainsAreRefused(t *testing.T) {
 		want  string
 	}{
 		"nodes given twice": {[]string{"FENCEPOST_RPC_URLS=https://a", `FENCEPOST_CHAINS=[{"id": 1, "urls": ["https://b"]}]`}, "are given twice"},
+		"quorum of 3 of 2":  {[]string{"FENCEPOST_RPC_URLS=https://a,https://b", "FENCEPOST_RPC_QUORUM=3"}, "set rpc.quorum"},
 		"one node twice":    {[]string{"FENCEPOST_RPC_URLS=https://a,https://b, https://a"}, "each once"},
 		"1 at once of 2":    {[]string{"FENCEPOST_RPC_URLS=https://a,https://b", "FENCEPOST_RPC_MAX_IN_FLIGHT=1"}, "set rpc.maxInFlight"},
 	} {

@@ -10,7 +10,6 @@
 package config
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -106,6 +105,13 @@ func settable(settings []setting, constants bool) []setting {
 	return slices.DeleteFunc(slices.Clone(settings), func(s setting) bool { return s.constant && !constants })
 }
 
+// removed are variables of former settings, with what to do instead.
+var removed = map[string]string{
+	"FENCEPOST_CONSERVATION_CHAIN":     "remove the variable; to read no chain, set FENCEPOST_CONSERVATION_CHAIN_BLOCKS=0",
+	"FENCEPOST_GASBUMP_MAX_FEE_PER_TX": "remove the variable; FENCEPOST_FEES_MAX_FEE_PER_TX bounds replacements too, at 81/64",
+	"FENCEPOST_MARK_ENABLED":           "remove the variable; the mark is kept exactly if FENCEPOST_MARK_BUCKET is set",
+}
+
 // unknown finds FENCEPOST_ variables that are no setting, or a constant unless constants can be set. It
 // does not show their values: a misspelt name may hold a secret.
 func unknown(environ []string, settings []setting, constants bool) (problems []error) {
@@ -115,10 +121,12 @@ func unknown(environ []string, settings []setting, constants bool) (problems []e
 			continue
 		}
 		switch i := slices.IndexFunc(settings, func(s setting) bool { return s.variable() == variable }); {
+		case i < 0 && removed[variable] != "":
+			problems = append(problems, fmt.Errorf("%s is no setting any more: %s", variable, removed[variable]))
 		case i < 0:
 			problems = append(problems, fmt.Errorf("%s is no setting: the nearest is %s", variable, nearest(settable(settings, constants), variable)))
 		case settings[i].constant && !constants:
-			problems = append(problems, fmt.Errorf("%s is no setting: %s is always %s; remove the variable", variable, settings[i].name, cmp.Or(settings[i].def, "Google's")))
+			problems = append(problems, fmt.Errorf("%s is no setting: %s is always %s; remove the variable", variable, settings[i].name, settings[i].def))
 		}
 	}
 	return problems

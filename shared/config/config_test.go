@@ -102,7 +102,7 @@ var everything = []string{
 	"FENCEPOST_TRANSFER_PAYOUT_ADDRESSES_REQUIRED=true", "FENCEPOST_TRANSFER_PAYOUT_ADDRESSES_DELAY=48h",
 	"FENCEPOST_TRADING_URL=http://127.0.0.1:8090/", "FENCEPOST_TRADING_SECRET=0123456789abcdef", "FENCEPOST_CONSERVATION_HALT=graded",
 	"FENCEPOST_CONSERVATION_CHAIN_BLOCKS=500", "FENCEPOST_CONSERVATION_CHAIN_HISTORY=1h",
-	"FENCEPOST_RPC_URLS=https://node.example/v2/key", "FENCEPOST_RPC_TIMEOUT=20s", "FENCEPOST_RPC_MAX_IN_FLIGHT=13", "FENCEPOST_RPC_MAX_LAG=9", "FENCEPOST_RPC_LEAVE_OUT=1m",
+	"FENCEPOST_RPC_URLS=https://node.example/v2/key", "FENCEPOST_RPC_TIMEOUT=20s", "FENCEPOST_RPC_MAX_IN_FLIGHT=13", "FENCEPOST_RPC_QUORUM=1", "FENCEPOST_RPC_MAX_LAG=9", "FENCEPOST_RPC_LEAVE_OUT=1m",
 	"FENCEPOST_CHAINS=" + chainsText,
 	"FENCEPOST_INTENTS_MAC_KEYS=" + macKey + ", " + kmsMACKey,
 	"FENCEPOST_CHAIN_ID=1337", "FENCEPOST_CHAIN_BLOCK_TIME=1s", "FENCEPOST_SIGNER_LOCAL_KEYS_FILE=/keys/local keys.json",
@@ -164,7 +164,7 @@ func everythingLoaded() config.Config {
 			PayoutAddressesRequired: true, PayoutAddressesDelay: 48 * time.Hour},
 		Trading:      config.Trading{URL: "http://127.0.0.1:8090", Secret: config.NewSecret("0123456789abcdef")},
 		Conservation: config.Conservation{Halt: config.HaltGraded, ChainBlocks: 500, ChainHistory: time.Hour},
-		RPC:          config.RPC{URLs: []config.Secret{config.NewSecret("https://node.example/v2/key")}, MaxLag: 9, LeaveOut: time.Minute, Timeout: 20 * time.Second, MaxInFlight: 13, MaxBatch: 50},
+		RPC:          config.RPC{URLs: []config.Secret{config.NewSecret("https://node.example/v2/key")}, Quorum: 1, MaxLag: 9, LeaveOut: time.Minute, Timeout: 20 * time.Second, MaxInFlight: 13, MaxBatch: 50},
 		Chain:        config.Chain{ID: 1337, BlockTime: time.Second, FeeKind: config.FeeKindLegacy},
 		Chains: config.Chains{List: []config.ChainEntry{
 			{ID: 8453, URLs: []config.Secret{config.NewSecret("https://a.example/k"), config.NewSecret("https://b.example")}, BlockTime: 2 * time.Second, FeeKind: config.FeeKindEIP1559,
@@ -275,7 +275,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{"FENCEPOST_MEMPOOL_DIAGNOSE_ENABLED=on", `FENCEPOST_MEMPOOL_DIAGNOSE_ENABLED="on": want true or false`},
 		{"FENCEPOST_TELEMETRY_BALANCES=1001", `FENCEPOST_TELEMETRY_BALANCES="1001": want a number of submitters from 0 to 1000`},
 		{"PORT=http", `PORT="http": want a port from 1 to 65535`},
-		{"CLOUD_RUN_TIMEOUT_SECONDS=60s", `CLOUD_RUN_TIMEOUT_SECONDS="60s": want a number of seconds from 1 to 3600`},
+		{"CLOUD_RUN_TIMEOUT_SECONDS=60s", `CLOUD_RUN_TIMEOUT_SECONDS="60s": want a number of seconds from 15 to 3600`},
 	} {
 		t.Run(tt.given, func(t *testing.T) {
 			t.Parallel()
@@ -317,6 +317,15 @@ var localConsole = []string{
 	"FENCEPOST_CONSOLE_ADMIN_URL=http://localhost:8080", "FENCEPOST_CONSOLE_HOSTS=127.0.0.1:8080,localhost:8080,[::1]:8080",
 }
 
+// The variable of a former setting is refused with what takes its place.
+func TestRemovedSettingsNameWhatTakesTheirPlace(t *testing.T) {
+	t.Parallel()
+	wantProblem(t, with("FENCEPOST_MARK_ENABLED=true"), "FENCEPOST_MARK_ENABLED is no setting any more: remove the variable; the mark is kept exactly if FENCEPOST_MARK_BUCKET is set")
+	wantProblem(t, with("FENCEPOST_CONSERVATION_CHAIN=false"), "set FENCEPOST_CONSERVATION_CHAIN_BLOCKS=0")
+	wantProblem(t, with("FENCEPOST_GASBUMP_MAX_FEE_PER_TX=1"), "FENCEPOST_FEES_MAX_FEE_PER_TX bounds replacements too")
+	check.Equal(t, "no chain is read", mustLoad(t, "FENCEPOST_CONSERVATION_CHAIN_BLOCKS=0").Conservation.ChainBlocks, 0)
+}
+
 // A process that serves the console alone needs neither a database nor a chain. Any other needs both.
 func TestTheConsoleNeedsNoDatabase(t *testing.T) {
 	t.Parallel()
@@ -342,8 +351,8 @@ func TestContradictionsAreRefused(t *testing.T) {
 			`FENCEPOST_SIGNER_LOCAL_KEYSTORE="/keys/store", FENCEPOST_SIGNER_LOCAL_PASSWORD_FILE="": set signer.local.keystore and`},
 		{[]string{"FENCEPOST_RPC_TIMEOUT=10001ms"},
 			`FENCEPOST_RPC_TIMEOUT="10001ms", FENCEPOST_LEASE_DURATION="10s": set rpc.timeout to at most lease.duration`},
-		{[]string{"FENCEPOST_FINALITY_MODE=finalized", `FENCEPOST_CHAINS=[{"id": 1, "urls": ["https://a"], "finalizedTag": false}]`},
-			`FENCEPOST_FINALITY_MODE="finalized", FENCEPOST_CHAINS=[redacted]: nothing could ever be final`},
+		{[]string{"FENCEPOST_FINALITY_MODE=finalized", "FENCEPOST_CHAIN_FINALIZED_TAG=false"},
+			`FENCEPOST_FINALITY_MODE="finalized", FENCEPOST_CHAIN_FINALIZED_TAG="false", FENCEPOST_CHAINS=[redacted]: nothing could ever be final`},
 		{[]string{"FENCEPOST_RESUBMIT_INTERVAL=30m"},
 			`FENCEPOST_RESUBMIT_INTERVAL="30m", FENCEPOST_STUCK_AFTER="30m", FENCEPOST_RESUBMIT_ENABLED="true": every transaction`},
 		{[]string{"FENCEPOST_GASBUMP_ENABLED=true", "FENCEPOST_RESUBMIT_INTERVAL=3s"},
@@ -368,10 +377,12 @@ func TestContradictionsAreRefused(t *testing.T) {
 			`FENCEPOST_NONCE_PLACEHOLDER_MAX_FEE_PER_GAS="632812499999", FENCEPOST_FEES_MAX_FEE_PER_GAS="500000000000": a transaction at the ceiling could not be replaced`},
 		{[]string{"FENCEPOST_FEES_MAX_FEE_PER_GAS=9223372036854775807"},
 			`FENCEPOST_NONCE_PLACEHOLDER_MAX_FEE_PER_GAS="650000000000", FENCEPOST_FEES_MAX_FEE_PER_GAS="9223372036854775807": a transaction at the ceiling`},
-		{[]string{"FENCEPOST_FEES_HISTORY_ENABLED=true", `FENCEPOST_CHAINS=[{"id": 1, "urls": ["https://a"], "feeKind": "legacy"}]`},
-			`FENCEPOST_FEES_HISTORY_ENABLED="true", FENCEPOST_CHAINS=[redacted]: a chain without EIP-1559 has no tips to read`},
+		{[]string{"FENCEPOST_FEES_HISTORY_ENABLED=true", "FENCEPOST_CHAIN_FEE_KIND=legacy"},
+			`FENCEPOST_FEES_HISTORY_ENABLED="true", FENCEPOST_CHAIN_FEE_KIND="legacy": a chain without EIP-1559 has no tips to read`},
 		{[]string{"FENCEPOST_GASBUMP_MIN_INTERVAL=30m", "FENCEPOST_GASBUMP_ENABLED=true", "FENCEPOST_RESUBMIT_ENABLED=false"},
 			`FENCEPOST_GASBUMP_MIN_INTERVAL="30m", FENCEPOST_STUCK_AFTER="30m", FENCEPOST_GASBUMP_ENABLED="true": every transaction`},
+		{[]string{"FENCEPOST_TELEMETRY_PROMETHEUS=true", "K_SERVICE=fencepost-create"},
+			`FENCEPOST_TELEMETRY_PROMETHEUS="true", K_SERVICE="fencepost-create": where K_SERVICE is set, a public service would show its metrics`},
 		{[]string{"FENCEPOST_CONSOLE_MODE=iap"}, `FENCEPOST_CONSOLE_MODE="iap", FENCEPOST_CONSOLE_AUDIENCE="": console.mode is iap: set console.audience`},
 		{[]string{"FENCEPOST_CONSOLE_MODE=iap", "FENCEPOST_CONSOLE_AUDIENCE=/projects/1/apps/p"},
 			`FENCEPOST_CONSOLE_MODE="iap", FENCEPOST_CONSOLE_AUDIENCE="/projects/1/apps/p": console.mode is iap: set console.audience to /projects/NUMBER/global/backendServices/ID`},
@@ -404,6 +415,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 	mustLoad(t, "FENCEPOST_GASBUMP_MIN_INTERVAL=30m")
 	mustLoad(t, "FENCEPOST_NONCE_PLACEHOLDER_MAX_FEE_PER_GAS=632812500000") // 500 gwei and an eighth, twice
 	check.Equal(t, "nonce.strict.enabled beside a window above 1", mustLoad(t, "FENCEPOST_NONCE_MAX_IN_FLIGHT=200").Nonce.Strict, true)
+	check.Equal(t, "telemetry.prometheus off Cloud Run", mustLoad(t, "FENCEPOST_TELEMETRY_PROMETHEUS=true").Telemetry.Prometheus, true)
 	mustLoad(t, "FENCEPOST_AUTH_USERS_AUDIENCE=api", "FENCEPOST_AUTH_PUBLIC_AUDIENCE=api",
 		"FENCEPOST_AUTH_USERS_ISSUER=https://users.example", "FENCEPOST_OIDC_ISSUER=https://one.example")
 }

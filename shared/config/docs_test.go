@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -45,7 +44,7 @@ func page() string {
 	var constants strings.Builder
 	for _, s := range new(Config).settings() {
 		if s.constant {
-			fmt.Fprintf(&constants, "| `%s` | `%s` | %s |\n", s.name, cmp.Or(s.def, "not set"), s.meaning)
+			fmt.Fprintf(&constants, "| `%s` | `%s` | %s |\n", s.name, s.def, s.meaning)
 			continue
 		}
 		def := "`" + s.def + "`"

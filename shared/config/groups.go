@@ -185,7 +185,10 @@ type RPC struct {
 	// URLs are the default chain's nodes in order of preference. They are secrets, because
 	// providers put the account's key into them. They are empty if a function needs no node,
 	// or if chains lists the nodes.
-	URLs        []Secret
+	URLs []Secret
+	// Quorum is how many nodes must agree before an observation ends a transaction or opens
+	// PROTECT. 0 selects more than half of a chain's nodes, and one of two.
+	Quorum      int
 	MaxLag      int           // how many blocks a node may be behind the others
 	LeaveOut    time.Duration // how long a node is excluded that lags, returns errors, or is on another chain
 	Timeout     time.Duration // the longest time of one round trip; a lease with less time left makes it shorter

@@ -30,7 +30,7 @@ func (r rule) problem(settings []setting, given map[string]string) error {
 }
 
 func (c *Config) rules() []rule {
-	return slices.Concat(c.leaseRules(), c.policyRules(), c.handlerRules(), c.authRules(), c.consoleRules(), c.eventRules(), c.transferRules(), c.chainRules())
+	return slices.Concat(c.leaseRules(), c.policyRules(), c.handlerRules(), c.authRules(), c.consoleRules(), c.eventRules(), c.transferRules(), c.telemetryRules(), c.chainRules())
 }
 
 func (c *Config) leaseRules() []rule {
@@ -78,9 +78,9 @@ func (c *Config) policyRules() []rule {
 		broken: c.Resubmit.Enabled && c.Resubmit.Interval >= c.Stuck.After,
 		say:    "every transaction would be stuck before it is sent again: set resubmit.interval below stuck.after, or resubmit.enabled to false",
 	}, {
-		of:     []string{"fees.history.enabled", "chains"},
+		of:     []string{"fees.history.enabled", "chain.feeKind"},
 		broken: c.Fees.History && !slices.ContainsFunc(c.Served(), func(s ServedChain) bool { return s.FeeKind == FeeKindEIP1559 }),
-		say:    "a chain without EIP-1559 has no tips to read: set fees.history.enabled to false where feeKind is legacy in each entry of chains",
+		say:    "a chain without EIP-1559 has no tips to read: set fees.history.enabled to false where chain.feeKind, and that of each of chains, is legacy",
 	}, {
 		of:     []string{"gasbump.minInterval", "stuck.after", "gasbump.enabled"},
 		broken: c.GasBump.Enabled && c.GasBump.MinInterval >= c.Stuck.After,
@@ -160,5 +160,13 @@ func (c *Config) authRules() []rule {
 		of:     []string{"approvals.required", "auth.operators"},
 		broken: len(c.Approvals.Required) > 0 && len(slices.Compact(slices.Sorted(slices.Values(c.Auth.Operators)))) < 2,
 		say:    "a second operator has to approve what one proposes: name at least two people in auth.operators, or leave approvals.required out",
+	}}
+}
+
+func (c *Config) telemetryRules() []rule {
+	return []rule{{
+		of:     []string{"telemetry.prometheus", "K_SERVICE"},
+		broken: c.Telemetry.Prometheus && c.Platform.OnCloudRun(),
+		say:    "where K_SERVICE is set, a public service would show its metrics to everybody, and each scrape another instance's: set telemetry.prometheus to false, and name a collector in telemetry.otlpEndpoint",
 	}}
 }

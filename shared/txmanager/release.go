@@ -54,7 +54,7 @@ type FinalCountError struct {
 
 func (e FinalCountError) Error() string {
 	if e.Final == nil {
-		return `the node has no finalized block yet to prove a loss by; for a chain that has no such tag at all, give its entry of chains "finalizedTag": false`
+		return "the node has no finalized block yet to prove a loss by; for a chain that has no such tag at all, set chain.finalizedTag to false"
 	}
 	return fmt.Sprintf("resync accepts the count %d; the chain's, at its finalized block, is %d, and the next nonce here is %d",
 		e.Accepted, *e.Final, e.Next)

@@ -489,13 +489,3 @@ run "queues_of_an_impossible_name" {
 
   expect_failures = [var.queue_prefix]
 }
-
-run "concurrency_without_room_for_a_second_caller" {
-  command = plan
-
-  variables {
-    concurrency = 47
-  }
-
-  expect_failures = [var.concurrency]
-}

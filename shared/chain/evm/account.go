@@ -58,7 +58,7 @@ func (a *account) answer(head block, f Fees) (txmanager.Account, error) {
 	case f.Legacy:
 		said.GasPriceWei, said.TipWei = price.ToInt(), nil
 	case head.BaseFee == nil:
-		return txmanager.Account{}, fmt.Errorf("block %d has no base fee: want a chain with EIP-1559, or \"feeKind\": \"legacy\" in its entry of chains", uint64(head.Number))
+		return txmanager.Account{}, fmt.Errorf("block %d has no base fee: want a chain with EIP-1559, or chain.feeKind=legacy", uint64(head.Number))
 	case paid != nil:
 		said.TipWei = paid
 	}
