@@ -321,8 +321,8 @@ var localConsole = []string{
 func TestRemovedSettingsNameWhatTakesTheirPlace(t *testing.T) {
 	t.Parallel()
 	wantProblem(t, with("FENCEPOST_MARK_ENABLED=true"), "FENCEPOST_MARK_ENABLED is no setting any more: remove the variable; the mark is kept exactly if FENCEPOST_MARK_BUCKET is set")
-	wantProblem(t, with("FENCEPOST_CONSERVATION_CHAIN=false"), "set FENCEPOST_CONSERVATION_CHAIN_BLOCKS=0")
-	wantProblem(t, with("FENCEPOST_GASBUMP_MAX_FEE_PER_TX=1"), "FENCEPOST_FEES_MAX_FEE_PER_TX bounds replacements too")
+	wantProblem(t, with("FENCEPOST_CONSERVATION_CHAIN=false"), "FENCEPOST_CONSERVATION_CHAIN is no setting any more: remove the variable; to read no chain, set FENCEPOST_CONSERVATION_CHAIN_BLOCKS=0")
+	wantProblem(t, with("FENCEPOST_GASBUMP_MAX_FEE_PER_TX=1"), "FENCEPOST_GASBUMP_MAX_FEE_PER_TX is no setting any more: remove the variable; FENCEPOST_FEES_MAX_FEE_PER_TX bounds replacements too")
 	check.Equal(t, "no chain is read", mustLoad(t, "FENCEPOST_CONSERVATION_CHAIN_BLOCKS=0").Conservation.ChainBlocks, 0)
 }
 
