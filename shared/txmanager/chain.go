@@ -1,7 +1,6 @@
 package txmanager
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -123,14 +122,7 @@ type Call struct {
 }
 
 // Does reports whether t has the To, Value and Data of c.
-func (c Call) Does(t ConsumingTx) bool {
-	value := "0"
-	if c.Value != nil {
-		value = c.Value.String()
-	}
-	sameTo := (c.To == nil) == (t.To == nil) && (c.To == nil || *c.To == *t.To)
-	return sameTo && value == t.ValueWei && bytes.Equal(c.Data, t.Data)
-}
+func (c Call) Does(t ConsumingTx) bool { return c.Digest() == t.CallDigest() }
 
 // Unsigned is a transaction ready to be signed: EIP-1559, or legacy with a chain id (EIP-155).
 type Unsigned struct {

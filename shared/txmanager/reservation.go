@@ -37,7 +37,7 @@ func (t Tx) IsReusable(now time.Time) bool {
 // IsMadeElsewhere reports whether t's payload does not determine its call.
 func (t Tx) IsMadeElsewhere() bool { return t.Handler != "" || t.Reservation != nil }
 
-// ReserveRequest is the input of [worker.Worker.ReserveNonces]: one nonce for each transaction, which
+// ReserveRequest is the input of [reservation.Reserve]: one nonce for each transaction, which
 // represents the reservation.
 type ReserveRequest struct {
 	Owner    string // only the owner may mark them

@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -26,7 +24,7 @@ var _ conservation.Journal = (*Journal)(nil)
 func (l *Ledger) Journal() *Journal { return &Journal{db: l.db} }
 
 const unread = `
-select id, req_id, op_type, user_id, asset_id, units::text, coalesce(reason, ''), at, tx::text as written_by -- tx would be what order by takes
+select id, req_id, op_type, user_id, asset_id, units, coalesce(reason, ''), at, tx
   from transfer_operations
  where ` + snapshot.Unseen
 
@@ -37,18 +35,8 @@ type entry struct {
 }
 
 func scan(row pgx.CollectableRow) (e entry, err error) {
-	var seq int64
-	var units, tx string
-	var at time.Time
-	err = row.Scan(&seq, &e.ReqID, &e.Op, &e.UserID, &e.AssetID, &units, &e.Refused, &at, &tx)
-	if err != nil {
-		return e, err
-	}
-	e.Seq, e.At = uint64(seq), at.UTC()
-	if e.Units, err = strconv.ParseUint(units, 10, 64); err != nil {
-		return e, err
-	}
-	e.tx, err = strconv.ParseUint(tx, 10, 64)
+	err = row.Scan(&e.Seq, &e.ReqID, &e.Op, &e.UserID, &e.AssetID, &e.Units, &e.Refused, &e.At, &e.tx)
+	e.At = e.At.UTC()
 	return e, err
 }
 

@@ -311,21 +311,17 @@ func AgreedAccount(ctx context.Context, chain txmanager.ChainConnector, s txmana
 		return v.Account, err
 	}
 	views := append([]txmanager.ChainObservation{v}, v.OtherNodes.QueryOthers(ctx, q, allNodes, v.Node)...)
-	for _, candidate := range views {
-		if candidate.NoAnswer || candidate.Lagging {
-			continue
-		}
-		yes, no := 0, 0
-		for _, other := range views {
+	for i, candidate := range views {
+		same := Claim{vote: func(o txmanager.ChainObservation) Vote {
 			switch {
-			case other.Lagging:
-			case !other.NoAnswer && sameUse(candidate.Account, other.Account):
-				yes++
-			default:
-				no++
+			case o.Lagging:
+				return Abstains
+			case sameUse(candidate.Account, o.Account):
+				return Agrees
 			}
-		}
-		if yes >= v.OtherNodes.Quorum() && yes > no {
+			return Disagrees
+		}}
+		if same.voteOf(candidate) == Agrees && same.hasQuorum(slices.Concat(views[:i], views[i+1:]), v.OtherNodes.Quorum()) {
 			return candidate.Account, nil
 		}
 	}

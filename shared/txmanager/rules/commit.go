@@ -87,11 +87,6 @@ func applyTo(wr txmanager.Commit, list []txmanager.Tx) []txmanager.Tx {
 	return kept
 }
 
-// QueuedTx is the queued transaction with t's id, as it was loaded.
-func QueuedTx(w txmanager.SubmitterState, t txmanager.Tx) txmanager.Tx {
-	return w.Queue[slices.IndexFunc(w.Queue, func(x txmanager.Tx) bool { return x.ID == t.ID })]
-}
-
 // OnlyBound is wr without the allocations that the store did not bind.
 func OnlyBound(wr txmanager.Commit, done txmanager.CommitResult) txmanager.Commit {
 	wr.Allocations = wr.Allocations[:done.Allocated]

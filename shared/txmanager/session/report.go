@@ -18,13 +18,6 @@ func (t *Session) LogAttrs() []any {
 	return []any{"submitter", t.State.Lease.Submitter, "nodeId", t.Node, "fencingToken", t.State.Lease.Token}
 }
 
-// NoteCommit reports a commit to the log and the watcher, before t.state changes.
-func (t *Session) NoteCommit(ctx context.Context, began time.Time, w txmanager.Commit, done txmanager.CommitResult) {
-	before := t.loadedByID()
-	t.logCommit(ctx, w, done, before)
-	t.watchCommit(ctx, began, w, done, before)
-}
-
 // logCommit logs each transaction that a commit changed, and a violation of the account.
 func (t *Session) logCommit(ctx context.Context, w txmanager.Commit, done txmanager.CommitResult, before map[string]txmanager.Tx) {
 	log := t.Log.With(t.LogAttrs()...)

@@ -155,7 +155,9 @@ func (t *Session) Commit(ctx context.Context, w txmanager.Commit) (txmanager.Com
 	if err != nil {
 		return written, fmt.Errorf("write for %s: %w", t.State.Submitter(), err)
 	}
-	t.NoteCommit(ctx, began, w, written)
+	before := t.loadedByID()
+	t.logCommit(ctx, w, written, before)
+	t.watchCommit(ctx, began, w, written, before)
 	t.State = rules.AfterCommit(t.State, rules.OnlyBound(w, written))
 	if t.Released = written.Released; t.Released {
 		t.State.Lease.Token = written.Token

@@ -115,7 +115,8 @@ func (t *invocation) signAllocations(ctx context.Context, p *rules.AllocationPla
 	}
 	if missing := len(signed); missing < n {
 		if err != nil {
-			x := rules.QueuedTx(t.State, p.Allocations[missing].Tx)
+			asLoaded := func(x txmanager.Tx) bool { return x.ID == p.Allocations[missing].Tx.ID }
+			x := t.State.Queue[slices.IndexFunc(t.State.Queue, asLoaded)]
 			x.HeldBackSince, x.DeferredAt = nil, nil
 			p.Wait(x, t.unsigned(ctx, p.Allocations[missing].Tx, err), t.State.DatabaseTime().Add(t.Rules.BlockTime))
 		}

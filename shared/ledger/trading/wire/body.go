@@ -83,9 +83,6 @@ func (s AccountStatus) Check() (createdAt time.Time, err error) {
 	return createdAt, wrong("status", "want ACTIVE, FROZEN or DISABLED")
 }
 
-// MaxPrecision is the largest number of decimals that an asset can have.
-const MaxPrecision = 8
-
 // Check returns the body's creation time, or a [*FieldError] for an invalid member.
 func (a Asset) Check() (createdAt time.Time, err error) {
 	if createdAt, err = parseKey(a.ReqID, a.CreatedAt); err != nil {
@@ -94,8 +91,8 @@ func (a Asset) Check() (createdAt time.Time, err error) {
 	if a.AssetID == nil || *a.AssetID <= 0 {
 		return createdAt, wrong("assetId", "want a number from 1 to %d", math.MaxInt32)
 	}
-	if a.Precision == nil || *a.Precision > MaxPrecision {
-		return createdAt, wrong("precision", "want a number from 0 to %d", MaxPrecision)
+	if a.Precision == nil || *a.Precision > transfer.MaxPrecision {
+		return createdAt, wrong("precision", "want a number from 0 to %d", transfer.MaxPrecision)
 	}
 	return createdAt, nil
 }

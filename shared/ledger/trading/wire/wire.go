@@ -6,6 +6,7 @@ package wire
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -170,11 +171,7 @@ type BalanceOfOne struct {
 
 // Moves reports whether the operation moves money by a request.
 func Moves(op transfer.Op) bool {
-	switch op {
-	case transfer.Withdraw, transfer.Deposit, transfer.Refund, transfer.OutsideDeposit, transfer.OutsideWithdrawal:
-		return true
-	}
-	return false
+	return slices.Contains([]transfer.Op{transfer.Withdraw, transfer.Deposit, transfer.Refund, transfer.OutsideDeposit, transfer.OutsideWithdrawal}, op)
 }
 
 // FieldError names an invalid member of a body and describes the expected value.
