@@ -58,13 +58,10 @@ func (b Bounds) MaxFeeOfTx() *big.Int { return LowerLimit(b.FeeWei, b.FeesPerDay
 
 // FeesUsedUpReason is why a further fee exceeds the limit of 24 hours, or "".
 func (b Bounds) FeesUsedUpReason(feeWei *big.Int) string {
-	if b.FeesPerDayWei == nil {
+	if !ExceedsLimit(b.WithFee(feeWei).FeesUsedWei, b.FeesPerDayWei) {
 		return ""
 	}
-	if used := b.WithFee(feeWei).FeesUsedWei; used.Cmp(b.FeesPerDayWei) > 0 {
-		return fmt.Sprintf("fee: the submitter's policy allows fees of at most %s wei in 24 hours, and they are used up", b.FeesPerDayWei)
-	}
-	return ""
+	return fmt.Sprintf("fee: the submitter's policy allows fees of at most %s wei in 24 hours, and they are used up", b.FeesPerDayWei)
 }
 
 // WithFee is b with a further fee used.

@@ -1,6 +1,7 @@
 package gas
 
 import (
+	"cmp"
 	"errors"
 	"math/big"
 	"slices"
@@ -102,10 +103,8 @@ type BumpPlanner struct {
 }
 
 func (r Limits) NewBumpPlanner(w txmanager.SubmitterState, chain txmanager.ChainConnector, v txmanager.ChainObservation) *BumpPlanner {
-	b := &BumpPlanner{limits: r, chain: chain, v: v, now: w.DatabaseTime(), first: w.LowestOpenNonce(), spent: new(big.Int), bounds: w.Bounds}
-	if w.BumpBudgetUsedWei != nil {
-		b.spent.Set(w.BumpBudgetUsedWei)
-	}
+	b := &BumpPlanner{limits: r, chain: chain, v: v, now: w.DatabaseTime(), first: w.LowestOpenNonce(), bounds: w.Bounds}
+	b.spent = cmp.Or(w.BumpBudgetUsedWei, new(big.Int))
 	if r.Bump != nil {
 		b.left = BalanceOf(v, w.Open)
 	}

@@ -1,15 +1,16 @@
 package protect
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/session"
 )
 
 // Limits of reading blocks.
@@ -210,15 +211,13 @@ func (s *blockSpan) keepWanted(t *incident, transactions map[uint64]txmanager.Co
 // one not proved. It passes such a block only after the scan has waited there for maxUnprovenWait.
 func (t *incident) proveSpan(ctx context.Context, s *blockSpan, after uint64) error {
 	var all []txmanager.ForeignTransaction
-	for n, consuming := range s.found {
-		all = append(all, txmanager.ForeignTransaction{Nonce: n, Incident: t.State.Incident, Tx: consuming, CallDigest: consuming.CallDigest()})
+	some := 0 // how many are proved now
+	for _, n := range slices.Sorted(maps.Keys(s.found)) {
+		all = append(all, t.foreignTransaction(n, s.found[n]))
+		if n < s.count {
+			some = min(len(all), maxForeignReads)
+		}
 	}
-	slices.SortFunc(all, func(a, b txmanager.ForeignTransaction) int { return cmp.Compare(a.Nonce, b.Nonce) })
-	some := slices.IndexFunc(all, func(f txmanager.ForeignTransaction) bool { return f.Nonce >= s.count })
-	if some < 0 {
-		some = len(all)
-	}
-	some = min(some, maxForeignReads)
 	proven, err := t.proveForeign(ctx, all[:some], s.count)
 	if err != nil {
 		return err
@@ -235,10 +234,6 @@ func (t *incident) proveSpan(ctx context.Context, s *blockSpan, after uint64) er
 	return nil
 }
 
-func (t *incident) readBlocks(ctx context.Context, q txmanager.BlocksQuery) (r txmanager.BlocksRead, err error) {
-	err = t.CallOutside(ctx, func(ctx context.Context) error {
-		r, err = t.Chain.ReadBlocks(ctx, q)
-		return err
-	})
-	return r, err
+func (t *incident) readBlocks(ctx context.Context, q txmanager.BlocksQuery) (txmanager.BlocksRead, error) {
+	return session.Outside(ctx, t.Session, func(ctx context.Context) (txmanager.BlocksRead, error) { return t.Chain.ReadBlocks(ctx, q) })
 }

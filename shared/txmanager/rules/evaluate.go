@@ -139,10 +139,7 @@ func (e *evaluator) isFreed(t txmanager.Tx) bool {
 
 // CoversTx returns a predicate that reports whether the query asks about a transaction.
 func CoversTx(q txmanager.ChainQuery) func(txmanager.Tx) bool {
-	asked := make(map[txmanager.Hash]bool, len(q.Receipts))
-	for _, h := range q.Receipts {
-		asked[h] = true
-	}
+	asked := SetOf(q.Receipts)
 	return func(t txmanager.Tx) bool { return len(t.Versions) > 0 && asked[t.Versions[0]] }
 }
 

@@ -155,9 +155,7 @@ func (t *Session) Commit(ctx context.Context, w txmanager.Commit) (txmanager.Com
 	if err != nil {
 		return written, fmt.Errorf("write for %s: %w", t.State.Submitter(), err)
 	}
-	before := t.loadedByID()
-	t.logCommit(ctx, w, written, before)
-	t.watchCommit(ctx, began, w, written, before)
+	t.reportCommit(ctx, began, w, written)
 	t.State = rules.AfterCommit(t.State, rules.OnlyBound(w, written))
 	if t.Released = written.Released; t.Released {
 		t.State.Lease.Token = written.Token
@@ -166,12 +164,24 @@ func (t *Session) Commit(ctx context.Context, w txmanager.Commit) (txmanager.Com
 }
 
 // Query queries the chain once, within the lease.
-func (t *Session) Query(ctx context.Context, q txmanager.ChainQuery) (v txmanager.ChainObservation, err error) {
+func (t *Session) Query(ctx context.Context, q txmanager.ChainQuery) (txmanager.ChainObservation, error) {
+	return Outside(ctx, t, func(ctx context.Context) (txmanager.ChainObservation, error) { return t.Chain.Query(ctx, q) })
+}
+
+// FindConsumingTx finds the transaction that consumed nonce n, within the lease.
+func (t *Session) FindConsumingTx(ctx context.Context, n uint64) (txmanager.ConsumingTx, error) {
+	return Outside(ctx, t, func(ctx context.Context) (txmanager.ConsumingTx, error) {
+		return t.Chain.FindConsumingTx(ctx, t.State.Submitter(), n)
+	})
+}
+
+// Outside is [Session.CallOutside] for a call with a result.
+func Outside[T any](ctx context.Context, t *Session, f func(context.Context) (T, error)) (result T, err error) {
 	err = t.CallOutside(ctx, func(ctx context.Context) error {
-		v, err = t.Chain.Query(ctx, q)
+		result, err = f(ctx)
 		return err
 	})
-	return v, err
+	return result, err
 }
 
 // CallOutside makes one outside call, which must end before the lease does. A released lease counts

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
+	"github.com/fencepost/fencepost/shared/txmanager/session"
 )
 
 // signInOrder requests n signatures in nonce order, at most atOnce at a time. It returns the
@@ -291,10 +292,7 @@ func (t *invocation) send(ctx context.Context, txs []txmanager.Tx, again []strin
 	}
 	t.CrashPoint("sending")
 	began := time.Now()
-	err = t.CallOutside(ctx, func(ctx context.Context) error {
-		results = t.Chain.Send(ctx, raws)
-		return nil
-	})
+	results, err = session.Outside(ctx, t.Session, func(ctx context.Context) ([]txmanager.SendResult, error) { return t.Chain.Send(ctx, raws), nil })
 	if err != nil {
 		return nil, err
 	}
@@ -303,7 +301,7 @@ func (t *invocation) send(ctx context.Context, txs []txmanager.Tx, again []strin
 		results[i].Answers = res.EachAnswer()
 	}
 	t.resolveNonceTooLow(ctx, txs, results)
-	before := rules.IDSet(again)
+	before := rules.SetOf(again)
 	for i, x := range txs {
 		t.LogBroadcast(ctx, x, results[i])
 		t.WatchBroadcast(ctx, began, x, results[i], before[x.ID])
@@ -334,6 +332,6 @@ func (t *invocation) resolveNonceTooLow(ctx context.Context, txs []txmanager.Tx,
 
 // openByID lists the open transactions with these ids, by nonce.
 func openByID(w txmanager.SubmitterState, ids []string) []txmanager.Tx {
-	picked := rules.IDSet(ids)
+	picked := rules.SetOf(ids)
 	return slices.DeleteFunc(slices.Clone(w.Open), func(t txmanager.Tx) bool { return !picked[t.ID] })
 }
