@@ -21,7 +21,7 @@ func pathAfter(t Transfer, op Op, o Outcome) []State {
 		return []State{TargetPending, Committed}
 	case o.Verdict == Success && op == Refund:
 		return []State{Compensating, RolledBack}
-	case o.Verdict != Refused || !o.Reason.wellFormed():
+	case o.Verdict != Refused || !wellFormed.MatchString(string(o.Reason)):
 		return nil
 	case op == Withdraw && o.Reason != Expired && o.Reason != Cancelled: // these reasons mean that the source was never called
 		return []State{SourcePending, Failed}

@@ -284,11 +284,8 @@ const (
 	SendInvalid                            // no node will ever accept these bytes
 )
 
-var sendClassNames = [...]string{"unknown", "accepted", "already_known", "nonce_too_low", "nonce_too_high",
-	"replacement_underpriced", "fee_too_low", "insufficient_funds", "pool_full", "over_node_cap", "invalid"}
-
 // String names the class for logs and metrics.
-func (c SendClass) String() string { return sendClassNames[c] }
+func (c SendClass) String() string { return sendClasses[c].name }
 
 // MarshalText is the class's name.
 func (c SendClass) MarshalText() ([]byte, error) { return []byte(c.String()), nil }

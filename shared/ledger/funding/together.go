@@ -80,14 +80,12 @@ func isRepeatable(err error, n int) bool {
 // scanInto keeps each answer at its place.
 func scanInto(answers []answer) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
-		for rows.Next() {
-			var place int
-			var a answer
-			if err := rows.Scan(&place, &a.result, &a.reason, &a.same, &a.foreign); err != nil {
-				return err
-			}
+		var place int
+		var a answer
+		_, err := pgx.ForEachRow(rows, []any{&place, &a.result, &a.reason, &a.same, &a.foreign}, func() error {
 			answers[place-1] = a
-		}
-		return rows.Err()
+			return nil
+		})
+		return err
 	}
 }

@@ -91,11 +91,12 @@ func isNotPaid(found store.Payout) bool {
 	return said != nil && said.Acted
 }
 
-// takeEvidence applies an operator's statement or a release's name for the payout, and reads the
-// record again. Without either it changes nothing.
-func (l *Ledger) takeEvidence(ctx context.Context, t transfer.Transfer, found store.Payout) (store.Payout, error) {
-	if !l.needsEvidence(t, found) || t.State != transfer.TargetPending {
-		return found, nil
+// readWithEvidence reads the record. If there is an operator's statement or a release's name for the
+// payout, it applies that and reads the record again.
+func (l *Ledger) readWithEvidence(ctx context.Context, t transfer.Transfer) (store.Payout, error) {
+	found, err := l.Manager.Payout(ctx, payer(t), t.ReqID)
+	if err != nil || !l.needsEvidence(t, found) || t.State != transfer.TargetPending {
+		return found, err
 	}
 	if applied, err := l.applyEvidence(ctx, t, found); err != nil || !applied {
 		return found, err

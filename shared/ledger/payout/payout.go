@@ -177,10 +177,7 @@ func (l *Ledger) Deposit(ctx context.Context, c transfer.Call) transfer.Outcome 
 	if err != nil {
 		return unknown(transfer.Deposit, c, err)
 	}
-	found, err := l.Manager.Payout(ctx, payer(t), t.ReqID)
-	if err == nil {
-		found, err = l.takeEvidence(ctx, t, found)
-	}
+	found, err := l.readWithEvidence(ctx, t)
 	switch {
 	case err == nil && isToBeRefunded(found):
 		return l.cancel(ctx, transfer.Deposit, t)
@@ -222,11 +219,7 @@ func (l *Ledger) Resolve(ctx context.Context, op transfer.Op, c transfer.Call) t
 	if t.State != transfer.TargetPending {
 		return unknown(op, c, fmt.Errorf("transfer in %s: %w", t.State, ErrNotDue))
 	}
-	found, err := l.Manager.Payout(ctx, payer(t), t.ReqID)
-	if err == nil {
-		_, err = l.takeEvidence(ctx, t, found)
-	}
-	if err != nil {
+	if _, err := l.readWithEvidence(ctx, t); err != nil {
 		return l.blocked(ctx, op, c, err)
 	}
 	return l.cancel(ctx, op, t)

@@ -4,7 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"math"
+	"regexp"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -155,7 +157,7 @@ func CheckOutcome(outcome string, reason transfer.Reason) error {
 	switch {
 	case outcome == Applied && reason == "":
 		return nil
-	case outcome == RefusedEver && isCode(string(reason)):
+	case outcome == RefusedEver && reasonCode.MatchString(string(reason)):
 		return nil
 	case outcome == RefusedEver:
 		return wrong("reason", "want a code in capitals, at most %d bytes", MaxReason)
@@ -165,11 +167,4 @@ func CheckOutcome(outcome string, reason transfer.Reason) error {
 	return wrong("outcome", "want %q or %q", Applied, RefusedEver)
 }
 
-func isCode(text string) bool {
-	for i := range len(text) {
-		if c := text[i]; (c < 'A' || c > 'Z') && c != '_' {
-			return false
-		}
-	}
-	return text != "" && len(text) <= MaxReason
-}
+var reasonCode = regexp.MustCompile(fmt.Sprintf("^[A-Z_]{1,%d}$", MaxReason))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -216,10 +217,8 @@ func CheckReqID(id string) error {
 	if id == "" || len(id) > MaxReqID {
 		return wrong("reqId", "want 1 to %d bytes", MaxReqID)
 	}
-	for i := range len(id) {
-		if id[i] <= ' ' || id[i] > '~' {
-			return wrong("reqId", "want printable ASCII without spaces")
-		}
+	if strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return wrong("reqId", "want printable ASCII without spaces")
 	}
 	return nil
 }
