@@ -62,21 +62,21 @@ type SignedTransaction struct {
 	Tx    ConsumingTx // Hash, To, ValueWei and Data; no block
 }
 
-// ErrNoTransaction reports a hash for which a node knows no transaction now. The node may learn of
-// it later.
-var ErrNoTransaction = errors.New("the node knows no transaction of that hash")
-
-// ErrNotConsumed reports a nonce that the chain has not consumed.
-var ErrNotConsumed = errors.New("the nonce is not consumed")
-
-// ErrConsumerUnavailable reports a consumed nonce whose consuming transaction the node cannot
-// give. The node no longer keeps that state or block, or no transaction of the account consumed
-// the nonce.
-var ErrConsumerUnavailable = errors.New("the node cannot find the transaction that consumed the nonce")
-
-// ErrNoCounts reports a consumed nonce whose consuming transaction the node cannot give, because
-// it no longer keeps such old account counts. It may still keep the blocks.
-var ErrNoCounts = errors.New("the node has no nonce counts of a block that old")
+// Errors of a [ChainConnector].
+var (
+	// ErrNoTransaction reports a hash for which a node knows no transaction now. The node may learn
+	// of it later.
+	ErrNoTransaction = errors.New("the node knows no transaction of that hash")
+	// ErrNotConsumed reports a nonce that the chain has not consumed.
+	ErrNotConsumed = errors.New("the nonce is not consumed")
+	// ErrConsumerUnavailable reports a consumed nonce whose consuming transaction the node cannot
+	// give. The node no longer keeps that state or block, or no transaction of the account consumed
+	// the nonce.
+	ErrConsumerUnavailable = errors.New("the node cannot find the transaction that consumed the nonce")
+	// ErrNoCounts reports a consumed nonce whose consuming transaction the node cannot give, because
+	// it no longer keeps such old account counts. It may still keep the blocks.
+	ErrNoCounts = errors.New("the node has no nonce counts of a block that old")
+)
 
 // BlocksQuery asks for the transactions of an account in the blocks that follow one.
 type BlocksQuery struct {

@@ -36,10 +36,8 @@ func bumpCount(t txmanager.Tx) int {
 // where the payload does not determine the call.
 func (r Limits) BumpAt(t txmanager.Tx) (at time.Time, ok bool) {
 	waiting := t.State == txmanager.Submitted || (t.State == txmanager.Tracking && t.Sub == txmanager.Pending)
-	if r.Bump == nil || !waiting || t.RequestedAction != "" || t.IsExecutedElsewhere() || t.FirstSubmitAt == nil || t.Gas == nil || bumpCount(t) >= r.Bump.MaxAttempts {
-		return at, false
-	}
-	if t.IsMadeElsewhere() && !t.IsPlaceholder(t.Hash()) {
+	replaceable := !t.IsMadeElsewhere() || t.IsPlaceholder(t.Hash())
+	if r.Bump == nil || !waiting || !replaceable || t.RequestedAction != "" || t.IsExecutedElsewhere() || t.FirstSubmitAt == nil || t.Gas == nil || bumpCount(t) >= r.Bump.MaxAttempts {
 		return at, false
 	}
 	if t.NextBumpAt != nil {

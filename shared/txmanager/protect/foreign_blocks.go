@@ -1,6 +1,7 @@
 package protect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,9 +71,7 @@ func (t *incident) finishSpan(ctx context.Context, s *blockSpan, at *txmanager.F
 	missing := s.missing()
 	sureOfLast := v.FinalBlock == nil || at.Final >= *v.FinalBlock // about the count's last nonce, if no block shows it
 	complete = at.EndedAt != nil && sureOfLast || !slices.Contains(missing, *v.FinalCount-1)
-	if at.EndedAt == nil {
-		at.EndedAt = new(t.State.DatabaseTime())
-	}
+	at.EndedAt = cmp.Or(at.EndedAt, new(t.State.DatabaseTime()))
 	if s.read == 0 && len(missing) > 0 {
 		err = t.rescanBlocks(ctx, s, at)
 	}

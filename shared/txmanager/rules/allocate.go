@@ -80,6 +80,7 @@ type allocator struct {
 // reason can never change.
 func (r Rules) PlanAllocations(w txmanager.SubmitterState, chain txmanager.ChainConnector, v txmanager.ChainObservation, estimates map[string]txmanager.Estimate) AllocationPlan {
 	a := allocator{Rules: r, w: w, chain: chain, v: v, estimates: estimates, bounds: w.Bounds, now: w.DatabaseTime()}
+	a.PassedCallers = make(map[string]bool)
 	a.slot, a.HeldBack = NextSlots(w), maps.Collect(maps.All(w.HeldBackSince))
 	a.balance = gas.BalanceOf(v, OpenWithout(w, a.slot.Reservation))
 	for _, t := range w.Queue {

@@ -45,9 +45,7 @@ func (r Rules) deferOrWait(p *AllocationPlan, t txmanager.Tx, why txmanager.Wait
 	if after := t.HeldBackSince.Add(r.DeferAfter); t.DeferredAt == nil && after.After(now) {
 		return p.Wait(t, why, *earlierOf(&until, after))
 	}
-	if t.DeferredAt == nil {
-		t.DeferredAt = &now
-	}
+	t.DeferredAt = cmp.Or(t.DeferredAt, &now)
 	why.Reason += "; deferred since " + t.DeferredAt.UTC().Format(time.RFC3339) + ": intents of other callers go ahead of it, later ones of its caller do not"
 	return p.passDeferred(t, why, until)
 }
@@ -81,9 +79,6 @@ func (p *AllocationPlan) endHoldBack(caller string) {
 
 // passDeferred passes over t and the later intents of its caller.
 func (p *AllocationPlan) passDeferred(t txmanager.Tx, why txmanager.Wait, until time.Time) (next bool) {
-	if p.PassedCallers == nil {
-		p.PassedCallers = make(map[string]bool)
-	}
 	p.PassedCallers[t.PresentCaller] = true
 	return p.passOver(t, why, until)
 }

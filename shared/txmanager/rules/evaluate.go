@@ -301,17 +301,9 @@ func (r Rules) IsRebroadcastDue(t txmanager.Tx, now time.Time) bool {
 
 // isResubmitDue is IsRebroadcastDue without regard to gas bumps.
 func (r Rules) isResubmitDue(t txmanager.Tx, now time.Time) bool {
-	if t.IsExecutedElsewhere() {
-		return false
-	}
 	due := t.NextResubmitAt == nil || !now.Before(*t.NextResubmitAt)
-	switch {
-	case t.State == txmanager.Submitted:
-		return due
-	case t.State == txmanager.Tracking && t.Sub == txmanager.Pending:
-		return due && (r.Resubmit || t.SubmitAttempts == 0 || t.IsBroadcastClaimed())
-	}
-	return false
+	again := t.State == txmanager.Tracking && t.Sub == txmanager.Pending && (r.Resubmit || t.SubmitAttempts == 0 || t.IsBroadcastClaimed())
+	return due && (t.State == txmanager.Submitted || again) && !t.IsExecutedElsewhere()
 }
 
 // blockedBy is t, with its next rebroadcast after that of lower.
@@ -345,7 +337,8 @@ func restartBroadcasts(t txmanager.Tx, now time.Time) txmanager.Tx {
 	return t
 }
 
-// hasWaitedTooLong reports whether a handler's transaction has waited for [Rules.StuckAfter].
+// hasWaitedTooLong reports whether t has waited for [Rules.StuckAfter] since its first broadcast, or call of its
+// handler.
 func (r Rules) hasWaitedTooLong(t txmanager.Tx, now time.Time) bool {
 	return t.FirstSubmitAt != nil && now.Sub(*t.FirstSubmitAt) >= r.StuckAfter
 }
@@ -353,7 +346,7 @@ func (r Rules) hasWaitedTooLong(t txmanager.Tx, now time.Time) bool {
 // isPastStuckAfter reports whether t has waited for a receipt for [Rules.StuckAfter].
 func (r Rules) isPastStuckAfter(t txmanager.Tx, now time.Time) bool {
 	waiting := t.State == txmanager.Submitted || (t.State == txmanager.Tracking && t.Sub == txmanager.Pending)
-	return waiting && t.FirstSubmitAt != nil && now.Sub(*t.FirstSubmitAt) >= r.StuckAfter
+	return waiting && r.hasWaitedTooLong(t, now)
 }
 
 // markStuck stops broadcasts of t until an operator or code decides. It is still polled.

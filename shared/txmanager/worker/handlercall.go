@@ -48,9 +48,8 @@ func (t *invocation) callHandlers(ctx context.Context, v txmanager.ChainObservat
 	if why := cmp.Or(rules.Unproved(x), txmanager.WaitFor(txmanager.WaitHandler, t.worker.missingHandlerReason(x))); why.Reason != "" {
 		return map[string]rules.HandlerResult{x.ID: {Wait: why}}, false, nil
 	}
-	if x.SubmitAttempts++; x.FirstSubmitAt == nil {
-		x.FirstSubmitAt = new(t.State.DatabaseTime())
-	}
+	x.SubmitAttempts++
+	x.FirstSubmitAt = cmp.Or(x.FirstSubmitAt, new(t.State.DatabaseTime()))
 	if out, err := t.commit(ctx, txmanager.Commit{Transitions: []txmanager.Transition{{From: txmanager.InFlight, To: x}}}, false); err != nil || out.outdated {
 		return nil, out.outdated, err
 	}
