@@ -10,13 +10,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Chain reads a payer's chain for a proof: a part of [txmanager.ChainConnector] and one more call.
-type Chain interface {
-	ParsePayload(payload []byte) (txmanager.Call, error)
-	Query(ctx context.Context, q txmanager.ChainQuery) (txmanager.ChainObservation, error)
-	FindConsumingTx(ctx context.Context, s txmanager.Submitter, n uint64) (txmanager.ConsumingTx, error)
-	Transaction(ctx context.Context, hash txmanager.Hash) (txmanager.SignedTransaction, error)
-}
+// Chain is a payer's chain, from which proofs are read.
+type Chain = txmanager.ChainConnector
 
 // needsEvidence reports whether the record alone cannot show if the payout was paid.
 func (l *Ledger) needsEvidence(t transfer.Transfer, found store.Payout) bool {

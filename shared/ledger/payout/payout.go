@@ -71,18 +71,13 @@ type Manager interface {
 	ProvePayout(ctx context.Context, in store.Intent, proof store.PayoutProof) error
 }
 
-// TaskEnqueuer enqueues an advance task for a submitter. If that fails, the sweep finds the payout.
-type TaskEnqueuer interface {
-	EnqueueAdvance(ctx context.Context, s txmanager.Submitter, token int64) error
-}
-
 // Options are the parts of a ledger.
 type Options struct {
 	Transfers  Transfers
 	Families   chain.Families // of the payers
 	Manager    Manager
-	Tasks      TaskEnqueuer
-	QueueBound int // queue.maxPerSubmitter
+	Tasks      txmanager.TaskEnqueuer // if it fails, the sweep finds the payout
+	QueueBound int                    // queue.maxPerSubmitter
 
 	// ChainOf returns a payer's chain to read proofs from; nil: no payout is proved by a
 	// transaction that is not recorded.

@@ -357,13 +357,11 @@ func runHandler(ctx context.Context, h txmanager.Handler, n txmanager.NonceConte
 	signer, done := &handlerSigner{sign: sign, end: cancel}, make(chan answer, 1)
 	n.Signer = signer
 	go func() {
-		defer func() {
-			if p := recover(); p != nil {
-				done <- answer{err: fmt.Errorf("panic: %v", p)}
-			}
-		}()
-		tx, err := h(ctx, n)
-		done <- answer{tx, err}
+		var a answer
+		if p := txmanager.PanicOf(func() { a.tx, a.err = h(ctx, n) }); p != nil {
+			a.err = fmt.Errorf("panic: %v", p)
+		}
+		done <- a
 	}()
 	var a answer
 	select {
