@@ -176,14 +176,8 @@ type request struct {
 	call transfer.Call
 }
 
-// lockWait limits how long the transaction of several callers waits for one lock. Then each call is
-// made alone, and waits for as long as its session may.
-const lockWait = `set local lock_timeout = '500ms'`
-
-// applyAll answers the calls as if they were made one after another.
-const applyAll = `select place, result, reason, same, not_accepted from funding_apply_all($1, $2, $3, $4, $5)`
-
-// answerAll makes all calls in one round trip and one commit.
+// answerAll makes all calls in one round trip and one commit. The answers are those to calls that are made
+// one after another.
 func (l *Ledger) answerAll(ctx context.Context, all []request) []batch.Result[answer] {
 	var reqs, ops, units []string
 	var users []int64
@@ -196,9 +190,10 @@ func (l *Ledger) answerAll(ctx context.Context, all []request) []batch.Result[an
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	if len(all) > 1 {
-		b.Queue(lockWait)
+		// After a longer wait for one lock each call is made alone, and waits for as long as its session may.
+		b.Queue(`set local lock_timeout = '500ms'`)
 	}
-	b.Queue(applyAll, reqs, ops, users, assets, units).Query(scanInto(answers))
+	b.Queue(`select place, result, reason, same, not_accepted from funding_apply_all($1, $2, $3, $4, $5)`, reqs, ops, users, assets, units).Query(scanInto(answers))
 	b.Queue("commit")
 	err := l.db.SendBatch(ctx, b).Close()
 	if isRepeatable(err, len(all)) {

@@ -40,9 +40,6 @@ func scan(row pgx.CollectableRow) (e entry, err error) {
 	return e, err
 }
 
-// beginRead begins a transaction in which every statement reads the same snapshot.
-const beginRead = `begin isolation level repeatable read read only`
-
 // Page reads entries in the order of their transactions' numbers, in one round trip. It never
 // splits the entries of one transaction, so it may return a few more than limit.
 func (j *Journal) Page(ctx context.Context, after conservation.Cursor, limit int) (conservation.Page, error) {
@@ -53,7 +50,7 @@ func (j *Journal) Page(ctx context.Context, after conservation.Cursor, limit int
 	var text string
 	var read []entry
 	b := new(pgx.Batch)
-	b.Queue(beginRead)
+	b.Queue(`begin isolation level repeatable read read only`) // every statement reads the same snapshot
 	b.Queue(`select pg_current_snapshot()::text`).QueryRow(func(row pgx.Row) error { return row.Scan(&text) })
 	b.Queue(unread+` order by tx fetch first $2 rows with ties`, seen.String(), limit).Query(func(rows pgx.Rows) (err error) {
 		read, err = pgx.CollectRows(rows, scan)

@@ -77,7 +77,8 @@ func applyQuorum(ctx context.Context, t *session.Session, q txmanager.ChainQuery
 		if c.hasQuorum(views, v.OtherNodes.Quorum()) {
 			switch {
 			case c.violation:
-				v.AgreedBy = c.agreeingNodes(views)
+				agreeing := slices.DeleteFunc(slices.Clone(views), func(o txmanager.ChainObservation) bool { return c.voteOf(o) != Agrees })
+				v.AgreedBy = strings.Join(nodeNames(agreeing), ", ")
 			case c.finality && !v.Disputes.Finality: // ascending: headers name their parents
 				v.Disputes.FinalityUpTo = c.heights[0]
 			}
@@ -252,11 +253,6 @@ func (c Claim) countVotes(views []txmanager.ChainObservation) (yes, no, silent i
 func (c Claim) isUnanswered(views []txmanager.ChainObservation) bool {
 	yes, no, _ := c.countVotes(views)
 	return yes+no == 1
-}
-
-// agreeingNodes are the names of the nodes that agree.
-func (c Claim) agreeingNodes(views []txmanager.ChainObservation) string {
-	return strings.Join(nodeNames(slices.DeleteFunc(slices.Clone(views), func(v txmanager.ChainObservation) bool { return c.voteOf(v) != Agrees })), ", ")
 }
 
 // hasQuorum reports whether a quorum agrees, and more nodes agree than disagree or gave no answer.

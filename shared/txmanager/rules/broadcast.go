@@ -58,12 +58,6 @@ func IsUnansweredBroadcast(stored, sent txmanager.Tx) bool {
 		stored.SubmitAttempts == sent.SubmitAttempts && stored.LastError == ""
 }
 
-// isHeldByNode reports whether the node holds the last version of t, whose broadcast has no recorded
-// outcome.
-func isHeldByNode(t txmanager.Tx, v txmanager.ChainObservation) bool {
-	return t.State == txmanager.Submitted && v.Known[t.Hash()] == txmanager.AnswerFound
-}
-
 // IsKnownToChain reports whether v proves that the chain knows a version of t. Then "nonce too
 // low" was about our own bytes.
 func IsKnownToChain(t txmanager.Tx, v txmanager.ChainObservation) bool {

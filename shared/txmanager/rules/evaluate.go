@@ -273,7 +273,7 @@ func (e *evaluator) applyNoReceipt(t txmanager.Tx) txmanager.Tx {
 	switch {
 	case t.Phase() == txmanager.AwaitingDecision:
 		return e.WithNextCheck(t, e.now.Add(StuckPollBlocks*e.BlockTime))
-	case isHeldByNode(t, e.v):
+	case t.State == txmanager.Submitted && e.v.Known[t.Hash()] == txmanager.AnswerFound: // its broadcast has no recorded outcome
 		return e.acknowledge(t, e.v.Head, e.now)
 	}
 	return e.WithNextCheck(t, e.AfterBlocks(1, e.v.Head, e.now))

@@ -7,9 +7,6 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// decidedByTimeOut is recorded as the decider of the placeholder for an expired reservation.
-const decidedByTimeOut = "hooks"
-
 // expireReservation is t with a placeholder requested, or STUCK where an operator must decide
 // first. An expired nonce is never allocated again, because its owner may have signed and sent
 // bytes elsewhere (H13).

@@ -88,7 +88,7 @@ func (t *invocation) planQueue(ctx context.Context, v txmanager.ChainObservation
 		why = txmanager.Wait{Cause: txmanager.WaitSuspected, Reason: seen.Description}
 	}
 	if why.Reason != "" {
-		p.Transitions, p.Waiting = rules.WaitAtHead(w, why, t.Rules.AfterBlocks(1, v.Head, w.DatabaseTime())), true
+		p.Transitions = rules.WaitAtHead(w, why, t.Rules.AfterBlocks(1, v.Head, w.DatabaseTime()))
 		return p
 	}
 	t.checkQueue(ctx)
@@ -119,7 +119,8 @@ func (t *invocation) signAllocations(ctx context.Context, p *rules.AllocationPla
 			asLoaded := func(x txmanager.Tx) bool { return x.ID == p.Allocations[missing].Tx.ID }
 			x := t.State.Queue[slices.IndexFunc(t.State.Queue, asLoaded)]
 			x.HeldBackSince, x.DeferredAt = nil, nil
-			p.Wait(x, t.unsigned(ctx, p.Allocations[missing].Tx, err), t.State.DatabaseTime().Add(t.Rules.BlockTime))
+			why := txmanager.Wait{Cause: txmanager.WaitSigner, Reason: t.logUnsigned(ctx, p.Allocations[missing].Tx, err)}
+			p.Wait(x, why, t.State.DatabaseTime().Add(t.Rules.BlockTime))
 		}
 		p.Allocations = p.Allocations[:missing]
 		return
@@ -173,11 +174,6 @@ func (t *invocation) sign(ctx context.Context, tx txmanager.Unsigned) (s txmanag
 		return err
 	})
 	return s, err
-}
-
-// unsigned is the wait for the signer, whose error is logged.
-func (t *invocation) unsigned(ctx context.Context, x txmanager.Tx, err error) txmanager.Wait {
-	return txmanager.Wait{Cause: txmanager.WaitSigner, Reason: t.logUnsigned(ctx, x, err)}
 }
 
 // logUnsigned logs why a signer gave no answer, and returns the text that a caller may read.
