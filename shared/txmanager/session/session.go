@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/lease"
@@ -99,7 +100,7 @@ func (w *Service) OpenWaiting(ctx context.Context, s txmanager.Submitter) (*Sess
 
 // Open is the session of an acquired lease.
 func (w *Service) Open(chain txmanager.ChainConnector, kind txmanager.Kind, state txmanager.SubmitterState) *Session {
-	return &Session{Service: w, Chain: payloadCache{chain, make(map[string]readCall)}, Kind: kind, Began: time.Now(), State: state}
+	return &Session{Service: w, Chain: payloadCache{chain, make(map[string]func() (txmanager.Call, error))}, Kind: kind, Began: time.Now(), State: state}
 }
 
 // ReleaseUnknown releases a lease that may have been acquired, since the answer was lost. No task
@@ -240,20 +241,13 @@ func (w *Service) CrashPoint(point string) {
 // payloadCache parses each payload once in a lease session.
 type payloadCache struct {
 	txmanager.ChainConnector
-	read map[string]readCall
-}
-
-type readCall struct {
-	call txmanager.Call
-	err  error
+	read map[string]func() (txmanager.Call, error) // by payload
 }
 
 // ParsePayload implements [txmanager.ChainConnector].
 func (m payloadCache) ParsePayload(payload []byte) (txmanager.Call, error) {
-	if known, ok := m.read[string(payload)]; ok {
-		return known.call, known.err
+	if m.read[string(payload)] == nil {
+		m.read[string(payload)] = sync.OnceValues(func() (txmanager.Call, error) { return m.ChainConnector.ParsePayload(payload) })
 	}
-	call, err := m.ChainConnector.ParsePayload(payload)
-	m.read[string(payload)] = readCall{call, err}
-	return call, err
+	return m.read[string(payload)]()
 }

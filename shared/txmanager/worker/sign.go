@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/lease"
@@ -21,41 +23,38 @@ import (
 //
 // The function sign is called by several goroutines. This goroutine renews the lease for all of
 // them.
-func (t *invocation) signInOrder(ctx context.Context, n, atOnce int, sign func(ctx context.Context, i int) (txmanager.Signed, error)) (all []txmanager.Signed, err error) {
-	type answer struct {
-		i      int
-		signed txmanager.Signed
-		err    error
-	}
-	answers := make(chan answer)
-	all = make([]txmanager.Signed, n)
-	began, asked, waiting, until := time.Now(), 0, 0, n // until: index of the first missing one
-	for {
-		for asked < until && waiting < max(atOnce, 1) && (asked == 0 || !t.isSigningTimeOver(began)) {
-			if t.Timing.Lease.Short(t.State.Lease) {
-				if failed := t.RenewLease(ctx); failed != nil {
-					until, err = asked, failed
-					break
-				}
+func (t *invocation) signInOrder(ctx context.Context, n, atOnce int, sign func(ctx context.Context, i int) (txmanager.Signed, error)) ([]txmanager.Signed, error) {
+	all, errs := make([]txmanager.Signed, n), make([]error, n)
+	var signing sync.WaitGroup
+	var failed atomic.Bool
+	slots := make(chan struct{}, max(atOnce, 1))
+	began, asked := time.Now(), 0
+	for ; asked < n; asked++ {
+		slots <- struct{}{}
+		if failed.Load() || asked > 0 && t.isSigningTimeOver(began) {
+			break
+		}
+		if t.Timing.Lease.Short(t.State.Lease) {
+			if errs[asked] = t.RenewLease(ctx); errs[asked] != nil {
+				break
 			}
-			call, cancel := t.State.Lease.CallContext(ctx, t.signTimeout())
-			i := asked
-			go func() {
-				defer cancel()
-				s, failed := sign(call, i)
-				answers <- answer{i, s, failed}
-			}()
-			asked, waiting = asked+1, waiting+1
 		}
-		if waiting == 0 {
-			return all[:min(asked, until)], err
-		}
-		a := <-answers
-		waiting--
-		if all[a.i] = a.signed; a.err != nil && a.i < until {
-			until, err = a.i, a.err
+		call, cancel := t.State.Lease.CallContext(ctx, t.signTimeout())
+		i := asked
+		signing.Go(func() {
+			defer func() { cancel(); <-slots }()
+			if all[i], errs[i] = sign(call, i); errs[i] != nil {
+				failed.Store(true)
+			}
+		})
+	}
+	signing.Wait()
+	for i, err := range errs {
+		if err != nil {
+			return all[:i], err
 		}
 	}
+	return all[:asked], nil
 }
 
 // signParallelism is how many signatures of s may be requested at once. A signer outside this
