@@ -108,16 +108,13 @@ func LowerLimit(a, b *big.Int) *big.Int {
 	return a
 }
 
-// The selectors, in hex, of the ERC-20 functions whose amount a policy bounds. Source:
-// https://eips.ethereum.org/EIPS/eip-20
-const (
-	selectorTransfer     = "0xa9059cbb" // transfer(address,uint256)
-	selectorApprove      = "0x095ea7b3" // approve(address,uint256)
-	selectorTransferFrom = "0x23b872dd" // transferFrom(address,address,uint256)
-)
-
-// tokenAddresses is the number of addresses before the amount.
-var tokenAddresses = map[string]int{selectorTransfer: 1, selectorApprove: 1, selectorTransferFrom: 2}
+// tokenAddresses has the ERC-20 functions whose amount a policy bounds, by selector in hex, with the number
+// of addresses before the amount. Source: https://eips.ethereum.org/EIPS/eip-20
+var tokenAddresses = map[string]int{
+	"0xa9059cbb": 1, // transfer(address,uint256)
+	"0x095ea7b3": 1, // approve(address,uint256)
+	"0x23b872dd": 2, // transferFrom(address,address,uint256)
+}
 
 // The size of an argument in bytes, and how many of an address's are zero.
 const (

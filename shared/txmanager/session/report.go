@@ -91,7 +91,7 @@ func transitionMessage(x, to txmanager.Tx) string {
 	switch {
 	case x.State != to.State, x.Sub != to.Sub, x.LastError != to.LastError:
 		return "transaction changed state"
-	case x.Receipt != nil && to.Receipt != nil && !rules.IsPrefix(x.Confirmations, to.Confirmations):
+	case isNewFork(x, to):
 		return "newFork: list of confirmations replaced"
 	case to.State == txmanager.InFlight && to.SubmitAttempts > x.SubmitAttempts:
 		return "handler call claimed"
