@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/reservation"
 )
 
 // hookCaller is the caller name of reservations. A submitter's callers must include it.
@@ -96,7 +97,7 @@ func (a *calls) Allocate(ctx context.Context, s txmanager.Submitter, owner strin
 	if err != nil {
 		return nil, err
 	}
-	if err := worker.ReserveNonces(ctx, s, ask); err != nil {
+	if err := reservation.Reserve(ctx, &worker.Service, s, ask); err != nil {
 		// The nonces can still be stored: by this call, whose answer was lost, or by another one.
 		if found, again := a.reserved(ctx, s, owner, requests); again == nil && found != nil {
 			return found, nil
@@ -128,7 +129,7 @@ func (a *calls) MarkUsed(ctx context.Context, txID, owner string, raw []byte) er
 	if err != nil {
 		return fmt.Errorf("mark %s used: %w", r.TxID, err)
 	}
-	tx, signed, err := worker.ParseSignedFor(r.Submitter, raw)
+	tx, signed, err := reservation.ParseSignedFor(&worker.Service, r.Submitter, raw)
 	switch {
 	case err != nil:
 		return fmt.Errorf("mark %s used: %w", r.TxID, err)
@@ -142,7 +143,7 @@ func (a *calls) MarkUsed(ctx context.Context, txID, owner string, raw []byte) er
 	}
 	gas := txmanager.GasParams{Gas: tx.Gas, Legacy: tx.Legacy, FeeCapWei: tx.FeeCapWei, TipCapWei: tx.TipCapWei, ValueWei: tx.Value}
 	does := txmanager.Call{To: tx.To, Value: tx.Value, Data: tx.Data}
-	err = worker.MarkReservation(ctx, r.Submitter, txmanager.ReservationMark{TxID: r.TxID, Owner: owner, To: txmanager.Used, Signed: &signed, Call: does, Gas: &gas})
+	err = reservation.Mark(ctx, &worker.Service, r.Submitter, txmanager.ReservationMark{TxID: r.TxID, Owner: owner, To: txmanager.Used, Signed: &signed, Call: does, Gas: &gas})
 	if err != nil {
 		if now, again := a.store.Reservation(ctx, r.TxID); again == nil && now.FirstHash == signed.Hash.String() {
 			return nil
@@ -175,7 +176,7 @@ func (a *calls) MarkRecyclable(ctx context.Context, txID, owner, reason string) 
 	if err != nil {
 		return fmt.Errorf("mark %s recyclable: %w", r.TxID, err)
 	}
-	if err := worker.MarkReservation(ctx, r.Submitter, txmanager.ReservationMark{TxID: r.TxID, Owner: owner, To: txmanager.Recyclable, Reason: reason}); err != nil {
+	if err := reservation.Mark(ctx, &worker.Service, r.Submitter, txmanager.ReservationMark{TxID: r.TxID, Owner: owner, To: txmanager.Recyclable, Reason: reason}); err != nil {
 		if now, again := a.store.Reservation(ctx, r.TxID); again == nil && now.State == txmanager.Recyclable {
 			return nil
 		}

@@ -2,27 +2,18 @@
 package porttest
 
 import (
-	"fmt"
-	"syscall"
+	"net"
 	"testing"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // Refused returns an address, host and port, that refuses connections until the test ends. Its port is
-// bound without a listener, so that no other program gets it meanwhile.
+// the near end of an open connection, so that no other program gets it meanwhile.
 func Refused(t testing.TB) string {
 	t.Helper()
-	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = syscall.Close(socket) })
-	syscall.CloseOnExec(socket)
-	if err := syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	at, err := syscall.Getsockname(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("127.0.0.1:%d", at.(*syscall.SockaddrInet4).Port)
+	far := check.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	near := check.Value(net.Dial("tcp", far.Addr().String()))(t)
+	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+	return near.LocalAddr().String()
 }

@@ -264,12 +264,11 @@ func (a *Accounts) settle(ctx context.Context, act Act) (Act, error) {
 	if !act.Open() {
 		return act, nil
 	}
-	unknown, err := "", error(nil)
+	carryOut := a.book
 	if act.Kind == ActStatus {
-		unknown, err = a.setStatus(ctx, act)
-	} else {
-		unknown, err = a.book(ctx, act)
+		carryOut = a.setStatus
 	}
+	unknown, err := carryOut(ctx, act)
 	if err == nil && unknown != "" {
 		err = a.Store.PostponeAct(ctx, act.ID, unknown, act.nextWait(unknown))
 	}

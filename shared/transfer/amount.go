@@ -23,14 +23,9 @@ type Amount struct {
 // false.
 func ParseAmount(text string) (a Amount, ok bool) {
 	whole, fraction, point := strings.Cut(text, ".")
-	if len(text) > maxAmountText || whole == "" || point && fraction == "" {
-		return Amount{}, false
-	}
 	digits := whole + fraction
-	for _, c := range []byte(digits) {
-		if c < '0' || c > '9' {
-			return Amount{}, false
-		}
+	if len(text) > maxAmountText || whole == "" || point && fraction == "" || strings.Trim(digits, "0123456789") != "" {
+		return Amount{}, false
 	}
 	a = Amount{strings.TrimLeft(digits, "0"), len(fraction)}
 	return a, a.unscaled != ""

@@ -60,7 +60,8 @@ func (c *Coordinator) Submit(ctx context.Context, r Request, terms Terms) (Creat
 	if !created.New {
 		return created, nil
 	}
-	c.logCreated(ctx, created.Transfer)
+	c.log.InfoContext(ctx, "transfer accepted", append(attrs(created.Transfer),
+		"from", created.Type.Source(), "to", created.Type.Target(), "asset", created.Asset, "amount", created.Amount())...)
 	if created.Transfer, err = c.drive(ctx, created.Transfer); err != nil {
 		c.log.WarnContext(ctx, "transfer left to a later attempt", append(attrs(created.Transfer), "error", err.Error())...)
 	}

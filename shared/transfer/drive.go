@@ -67,17 +67,10 @@ func (c *Coordinator) call(ctx context.Context, t Transfer, op Op) Outcome {
 	defer cancel()
 	c.reach(string(op) + ".calling")
 	defer c.reach(string(op) + ".called")
-	ledger := c.ledger(t, op)
-	switch op {
-	case Withdraw:
-		return ledger.Withdraw(ctx, t.Call())
-	case Deposit:
-		return ledger.Deposit(ctx, t.Call())
-	case Refund:
-		return ledger.Refund(ctx, t.Call())
-	}
-	return Outcome{Err: fmt.Errorf("no ledger does %q", op)}
+	return ledgerCalls[op](c.ledger(t, op), ctx, t.Call())
 }
+
+var ledgerCalls = map[Op]func(Ledger, context.Context, Call) Outcome{Withdraw: Ledger.Withdraw, Deposit: Ledger.Deposit, Refund: Ledger.Refund}
 
 func (c *Coordinator) move(ctx context.Context, t *Transfer, m Transition) (goOn bool, err error) {
 	if err := Legal(m.Path); err != nil {

@@ -1,6 +1,9 @@
 package transfer
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // The operations that belong to no transfer: money enters or leaves a ledger from outside. The
 // outside system chooses the req_id. The key is (req_id, op), as for a transfer.
@@ -34,24 +37,16 @@ type Entry struct {
 // Counts reports whether an applied entry of the operation is part of the sum that the account's
 // balance must equal.
 func (o Op) Counts() bool {
-	switch o {
-	case Withdraw, Deposit, Refund, OutsideDeposit, OutsideWithdrawal, JournalCredit, JournalDebit:
-		return true
-	}
-	return false
+	return slices.Contains([]Op{Withdraw, Deposit, Refund, OutsideDeposit, OutsideWithdrawal, JournalCredit, JournalDebit}, o)
 }
 
 // Adjusts reports whether the operation is an adjustment.
 func (o Op) Adjusts() bool {
-	switch o {
-	case JournalCredit, JournalDebit, BalanceCredit, BalanceDebit:
-		return true
-	}
-	return false
+	return slices.Contains([]Op{JournalCredit, JournalDebit, BalanceCredit, BalanceDebit}, o)
 }
 
 // Credits reports whether an applied operation adds to the account. Each other operation takes
 // from it.
 func (o Op) Credits() bool {
-	return o == Deposit || o == Refund || o == OutsideDeposit || o == JournalCredit || o == BalanceCredit
+	return slices.Contains([]Op{Deposit, Refund, OutsideDeposit, JournalCredit, BalanceCredit}, o)
 }

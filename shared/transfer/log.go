@@ -14,11 +14,6 @@ func attrs(t Transfer) []any {
 	return []any{"reqId", t.ReqID, "transferId", t.ID, "state", t.State.String()}
 }
 
-func (c *Coordinator) logCreated(ctx context.Context, t Transfer) {
-	c.log.InfoContext(ctx, "transfer accepted", append(attrs(t),
-		"from", t.Type.Source(), "to", t.Type.Target(), "asset", t.Asset, "amount", t.Amount())...)
-}
-
 // logMoved logs a transfer's new state, and whether this worker moved it.
 func (c *Coordinator) logMoved(ctx context.Context, from, t Transfer, own bool) {
 	line, msg := append(attrs(t), "was", from.State.String()), "transfer moved"
@@ -56,11 +51,5 @@ func (c *Coordinator) logResolved(ctx context.Context, t Transfer, o RequestedAc
 
 // String returns the verdict's stored name.
 func (v Verdict) String() string {
-	switch v {
-	case Success:
-		return "SUCCESS"
-	case Refused:
-		return "REFUSED"
-	}
-	return "UNKNOWN"
+	return [...]string{Unknown: "UNKNOWN", Success: "SUCCESS", Refused: "REFUSED"}[v]
 }

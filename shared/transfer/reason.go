@@ -1,6 +1,9 @@
 package transfer
 
-import "time"
+import (
+	"regexp"
+	"time"
+)
 
 // The reasons to refuse a request before a transfer is created, or to answer it with another
 // transfer: codes of the API. ledger.go has the ledgers' reasons.
@@ -35,14 +38,5 @@ type RefusedError struct {
 
 func (e RefusedError) Error() string { return "refused: " + string(e.Reason) }
 
-// wellFormed reports whether the reason is a code as the row's CHECK demands: A-Z, 0-9 and _, at
-// most 64 characters.
-func (r Reason) wellFormed() bool {
-	for i, c := range r {
-		upper := 'A' <= c && c <= 'Z'
-		if !upper && (i == 0 || c != '_' && (c < '0' || c > '9')) {
-			return false
-		}
-	}
-	return 0 < len(r) && len(r) <= 64
-}
+// wellFormed is a reason that the row's CHECK accepts.
+var wellFormed = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,63}$`)

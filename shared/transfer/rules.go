@@ -45,11 +45,3 @@ func (r Rules) check() error {
 	}
 	return nil
 }
-
-// maxRetryDelay returns the longest delay between two attempts at t in its state.
-func (r Rules) maxRetryDelay(t Transfer) time.Duration {
-	if t.Type == FundingToChain && t.State == TargetPending {
-		return r.PayoutRetryMax
-	}
-	return r.RetryMax
-}

@@ -21,7 +21,7 @@ func pathAfter(t Transfer, op Op, o Outcome) []State {
 		return []State{TargetPending, Committed}
 	case o.Verdict == Success && op == Refund:
 		return []State{Compensating, RolledBack}
-	case o.Verdict != Refused || !o.Reason.wellFormed():
+	case o.Verdict != Refused || !wellFormed.MatchString(string(o.Reason)):
 		return nil
 	case op == Withdraw && o.Reason != Expired && o.Reason != Cancelled: // these reasons mean that the source was never called
 		return []State{SourcePending, Failed}
@@ -50,7 +50,10 @@ func (c *Coordinator) settle(ctx context.Context, t *Transfer, op Op, o Outcome)
 func (c *Coordinator) postpone(ctx context.Context, t *Transfer, op Op, o Outcome) error {
 	p := Postponement{
 		ReqID: t.ReqID, State: t.State, RetryCount: t.RetryCount,
-		First: c.rules.RetryFirst, Most: c.rules.maxRetryDelay(*t), Unknown: o.unknown(op),
+		First: c.rules.RetryFirst, Most: c.rules.RetryMax, Unknown: o.unknown(op),
+	}
+	if t.Type == FundingToChain && t.State == TargetPending {
+		p.Most = c.rules.PayoutRetryMax
 	}
 	from := *t
 	_, err := c.write(ctx, t, func(ctx context.Context) (TransitionResult, error) { return c.book.Postpone(ctx, p) })

@@ -51,17 +51,9 @@ func (s State) Terminal() bool { return s == Committed || s == Failed || s == Ro
 
 // AwaitedOp returns the operation whose answer a transfer in s waits for, or "". Only these states
 // have unknown answers, and only they can be resolved.
-func (s State) AwaitedOp() Op {
-	switch s {
-	case SourcePending:
-		return Withdraw
-	case TargetPending:
-		return Deposit
-	case Compensating:
-		return Refund
-	}
-	return ""
-}
+func (s State) AwaitedOp() Op { return awaitedOps[s] }
+
+var awaitedOps = map[State]Op{SourcePending: Withdraw, TargetPending: Deposit, Compensating: Refund}
 
 // String returns the state's name in the API.
 func (s State) String() string {

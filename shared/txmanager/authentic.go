@@ -41,20 +41,21 @@ var (
 // Fingerprint identifies an accepted payload: a retry has the same one. It depends on the handler
 // that makes a transaction from the payload; "": no handler.
 func Fingerprint(handler string, payload []byte) [32]byte {
-	if handler == "" {
-		return sha256.Sum256(payload)
-	}
-	return sha256.Sum256(append([]byte(handler+"\x00"), payload...))
+	return FingerprintUntil(handler, payload, nil)
 }
 
 // FingerprintUntil is [Fingerprint] of a payload with a validUntil; nil: without. A payload is
 // JSON and contains no byte 0. The input therefore has two zero bytes with a validUntil, and one
 // with a handler alone.
 func FingerprintUntil(handler string, payload []byte, until *time.Time) [32]byte {
-	if until == nil {
-		return Fingerprint(handler, payload)
+	input := string(payload)
+	if handler != "" || until != nil {
+		input = handler + "\x00" + input
 	}
-	return sha256.Sum256([]byte(handler + "\x00" + string(payload) + "\x00" + until.UTC().Format(validUntilForm)))
+	if until != nil {
+		input += "\x00" + until.UTC().Format(validUntilForm)
+	}
+	return sha256.Sum256([]byte(input))
 }
 
 // validUntilForm formats a validUntil in a fingerprint: in UTC, with microseconds.

@@ -1,10 +1,12 @@
 package txmanager
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"math/big"
 	"slices"
+	"strings"
 )
 
 // Bounds are the limits of a submitter's policy on one transaction and on a day's fees. nil and 0
@@ -58,13 +60,10 @@ func (b Bounds) MaxFeeOfTx() *big.Int { return LowerLimit(b.FeeWei, b.FeesPerDay
 
 // FeesUsedUpReason is why a further fee exceeds the limit of 24 hours, or "".
 func (b Bounds) FeesUsedUpReason(feeWei *big.Int) string {
-	if b.FeesPerDayWei == nil {
+	if !ExceedsLimit(b.WithFee(feeWei).FeesUsedWei, b.FeesPerDayWei) {
 		return ""
 	}
-	if used := b.WithFee(feeWei).FeesUsedWei; used.Cmp(b.FeesPerDayWei) > 0 {
-		return fmt.Sprintf("fee: the submitter's policy allows fees of at most %s wei in 24 hours, and they are used up", b.FeesPerDayWei)
-	}
-	return ""
+	return fmt.Sprintf("fee: the submitter's policy allows fees of at most %s wei in 24 hours, and they are used up", b.FeesPerDayWei)
 }
 
 // WithFee is b with a further fee used.
@@ -107,4 +106,60 @@ func LowerLimit(a, b *big.Int) *big.Int {
 		return b
 	}
 	return a
+}
+
+// tokenAddresses has the ERC-20 functions whose amount a policy bounds, by selector in hex, with the number
+// of addresses before the amount. Source: https://eips.ethereum.org/EIPS/eip-20
+var tokenAddresses = map[string]int{
+	"0xa9059cbb": 1, // transfer(address,uint256)
+	"0x095ea7b3": 1, // approve(address,uint256)
+	"0x23b872dd": 2, // transferFrom(address,address,uint256)
+}
+
+// The size of an argument in bytes, and how many of an address's are zero.
+const (
+	wordSize     = 32
+	addressZeros = 12
+)
+
+// TokenAmount is the amount that c transfers or approves as a call of an ERC-20 contract: of its
+// transfer, approve or transferFrom. It is nil for any other call, and where the arguments are not
+// ABI-encoded: 32 bytes each, an address with 12 zero bytes before it.
+func (c Call) TokenAmount() *big.Int {
+	_, selector, _ := strings.Cut(c.Function(), ":")
+	addresses, known := tokenAddresses[selector]
+	if !known || len(c.Data) != SelectorSize+(addresses+1)*wordSize {
+		return nil
+	}
+	arguments := c.Data[SelectorSize:]
+	for range addresses {
+		if !bytes.Equal(arguments[:addressZeros], make([]byte, addressZeros)) {
+			return nil
+		}
+		arguments = arguments[wordSize:]
+	}
+	return new(big.Int).SetBytes(arguments)
+}
+
+// BoundedFunction reports whether a policy bounds the amount of this function of a token contract.
+// function is written as [Call.Function] writes it.
+func BoundedFunction(function string) bool {
+	_, selector, _ := strings.Cut(function, ":")
+	_, known := tokenAddresses[selector]
+	return known
+}
+
+// refuseToken is why a policy refuses a call of a token, or "". It also allows functions that
+// targets lists, with any amount, unless their amount is bounded.
+func (b Bounds) refuseToken(a BoundedTerms) string {
+	limit, named := b.Tokens[a.Target]
+	switch {
+	case !named:
+		return ""
+	case a.AmountUnits == nil && !(a.Function != "" && !BoundedFunction(a.Function) && slices.Contains(b.Targets, a.Function)):
+		return "the submitter's policy bounds amounts of this token, and allows of it transfer, approve and transferFrom as the ABI encodes them, and functions that targets names"
+	case ExceedsLimit(a.AmountUnits, limit):
+		return "the submitter's policy allows at most " + limit.String() + " of this token's smallest unit in one transaction"
+	}
+	return ""
 }

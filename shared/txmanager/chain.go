@@ -1,7 +1,6 @@
 package txmanager
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -63,21 +62,21 @@ type SignedTransaction struct {
 	Tx    ConsumingTx // Hash, To, ValueWei and Data; no block
 }
 
-// ErrNoTransaction reports a hash for which a node knows no transaction now. The node may learn of
-// it later.
-var ErrNoTransaction = errors.New("the node knows no transaction of that hash")
-
-// ErrNotConsumed reports a nonce that the chain has not consumed.
-var ErrNotConsumed = errors.New("the nonce is not consumed")
-
-// ErrConsumerUnavailable reports a consumed nonce whose consuming transaction the node cannot
-// give. The node no longer keeps that state or block, or no transaction of the account consumed
-// the nonce.
-var ErrConsumerUnavailable = errors.New("the node cannot find the transaction that consumed the nonce")
-
-// ErrNoCounts reports a consumed nonce whose consuming transaction the node cannot give, because
-// it no longer keeps such old account counts. It may still keep the blocks.
-var ErrNoCounts = errors.New("the node has no nonce counts of a block that old")
+// Errors of a [ChainConnector].
+var (
+	// ErrNoTransaction reports a hash for which a node knows no transaction now. The node may learn
+	// of it later.
+	ErrNoTransaction = errors.New("the node knows no transaction of that hash")
+	// ErrNotConsumed reports a nonce that the chain has not consumed.
+	ErrNotConsumed = errors.New("the nonce is not consumed")
+	// ErrConsumerUnavailable reports a consumed nonce whose consuming transaction the node cannot
+	// give. The node no longer keeps that state or block, or no transaction of the account consumed
+	// the nonce.
+	ErrConsumerUnavailable = errors.New("the node cannot find the transaction that consumed the nonce")
+	// ErrNoCounts reports a consumed nonce whose consuming transaction the node cannot give, because
+	// it no longer keeps such old account counts. It may still keep the blocks.
+	ErrNoCounts = errors.New("the node has no nonce counts of a block that old")
+)
 
 // BlocksQuery asks for the transactions of an account in the blocks that follow one.
 type BlocksQuery struct {
@@ -123,14 +122,7 @@ type Call struct {
 }
 
 // Does reports whether t has the To, Value and Data of c.
-func (c Call) Does(t ConsumingTx) bool {
-	value := "0"
-	if c.Value != nil {
-		value = c.Value.String()
-	}
-	sameTo := (c.To == nil) == (t.To == nil) && (c.To == nil || *c.To == *t.To)
-	return sameTo && value == t.ValueWei && bytes.Equal(c.Data, t.Data)
-}
+func (c Call) Does(t ConsumingTx) bool { return c.Digest() == t.CallDigest() }
 
 // Unsigned is a transaction ready to be signed: EIP-1559, or legacy with a chain id (EIP-155).
 type Unsigned struct {
@@ -292,11 +284,8 @@ const (
 	SendInvalid                            // no node will ever accept these bytes
 )
 
-var sendClassNames = [...]string{"unknown", "accepted", "already_known", "nonce_too_low", "nonce_too_high",
-	"replacement_underpriced", "fee_too_low", "insufficient_funds", "pool_full", "over_node_cap", "invalid"}
-
 // String names the class for logs and metrics.
-func (c SendClass) String() string { return sendClassNames[c] }
+func (c SendClass) String() string { return sendClasses[c].name }
 
 // MarshalText is the class's name.
 func (c SendClass) MarshalText() ([]byte, error) { return []byte(c.String()), nil }

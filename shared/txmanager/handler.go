@@ -61,3 +61,10 @@ var (
 	// ErrHandlerCallOver reports a signer that was used after its handler call ended.
 	ErrHandlerCallOver = errors.New("the handler is not asked any more")
 )
+
+// PanicOf calls f, which calls a deployer's code. It returns with what f panicked; nil: it did not.
+func PanicOf(f func()) (panicked any) {
+	defer func() { panicked = recover() }()
+	f()
+	return nil
+}

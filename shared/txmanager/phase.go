@@ -1,5 +1,7 @@
 package txmanager
 
+import "slices"
+
 // Phase is what a transaction waits for. Exactly one holds for each transaction; [Tx.Phase] derives
 // it from the stored row. What signs, evaluates or schedules a transaction depends on it.
 type Phase string
@@ -45,9 +47,5 @@ func (t Tx) Phase() Phase {
 
 // NeedsSigner reports whether only a function that may sign can end the phase.
 func (p Phase) NeedsSigner() bool {
-	switch p {
-	case AwaitingMark, AwaitingHandler, AwaitingSignature, AwaitingAction:
-		return true
-	}
-	return false
+	return slices.Contains([]Phase{AwaitingMark, AwaitingHandler, AwaitingSignature, AwaitingAction}, p)
 }

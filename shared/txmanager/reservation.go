@@ -37,7 +37,7 @@ func (t Tx) IsReusable(now time.Time) bool {
 // IsMadeElsewhere reports whether t's payload does not determine its call.
 func (t Tx) IsMadeElsewhere() bool { return t.Handler != "" || t.Reservation != nil }
 
-// ReserveRequest is the input of [worker.Worker.ReserveNonces]: one nonce for each transaction, which
+// ReserveRequest is the input of [reservation.Reserve]: one nonce for each transaction, which
 // represents the reservation.
 type ReserveRequest struct {
 	Owner    string // only the owner may mark them
@@ -66,22 +66,19 @@ type ReservationMark struct {
 	Reason string           // for Recyclable
 }
 
-// ErrNotOwner reports a mark that is not accepted from this owner. The reservation is another
-// owner's, expired, or marked differently; an action was requested for its transaction; or the
-// database was restored. Nothing was changed.
-var ErrNotOwner = errors.New("the reservation belongs to another owner, or has ended")
-
-// ErrSignedBytes reports signed bytes that do not fit the reserved nonce. Nothing was changed.
-var ErrSignedBytes = errors.New("the signed bytes do not fit the reserved nonce")
-
-// ErrPolicyAllowsNothing reports a submitter whose policy allows no transaction to pay any fee.
-// Nothing was changed.
-var ErrPolicyAllowsNothing = errors.New("the submitter's policy allows no transaction to pay a fee")
-
-// ErrHooksForbidden reports a submitter whose list of callers does not contain the hooks. Nothing
-// was changed.
-var ErrHooksForbidden = errors.New("the submitter's callers do not name \"hooks\"")
-
-// ErrTooManyNonces reports a request for more nonces than the submitter's window has. A retry
-// never helps. Nothing was changed.
-var ErrTooManyNonces = errors.New("more nonces at once than the window has")
+// Errors of reservations. After each, nothing was changed.
+var (
+	// ErrNotOwner reports a mark that is not accepted from this owner. The reservation is another
+	// owner's, expired, or marked differently; an action was requested for its transaction; or the
+	// database was restored.
+	ErrNotOwner = errors.New("the reservation belongs to another owner, or has ended")
+	// ErrSignedBytes reports signed bytes that do not fit the reserved nonce.
+	ErrSignedBytes = errors.New("the signed bytes do not fit the reserved nonce")
+	// ErrPolicyAllowsNothing reports a submitter whose policy allows no transaction to pay any fee.
+	ErrPolicyAllowsNothing = errors.New("the submitter's policy allows no transaction to pay a fee")
+	// ErrHooksForbidden reports a submitter whose list of callers does not contain the hooks.
+	ErrHooksForbidden = errors.New("the submitter's callers do not name \"hooks\"")
+	// ErrTooManyNonces reports a request for more nonces than the submitter's window has. A retry
+	// never helps.
+	ErrTooManyNonces = errors.New("more nonces at once than the window has")
+)

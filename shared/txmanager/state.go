@@ -81,11 +81,7 @@ func (s State) Terminal() bool { return s == Confirmed || s == Failed }
 
 // HoldsOpenNonce reports whether a transaction in this state holds a nonce that is not final yet.
 func (s State) HoldsOpenNonce() bool {
-	switch s {
-	case InFlight, Submitted, Tracking, Stuck, Protect:
-		return true
-	}
-	return false
+	return slices.Contains([]State{InFlight, Submitted, Tracking, Stuck, Protect}, s)
 }
 
 // IllegalTransitionError reports a change of state that transitions does not allow. It is a defect

@@ -10,7 +10,7 @@ import (
 
 // Store is the port to Postgres, whose rows decide about all submitters. An error from any method
 // is unknown: the write may have happened. The caller must acquire or load again before it
-// continues.
+// continues. The error of a write under a lease wraps [lease.ErrFenced] if the lease is no longer held.
 type Store interface {
 	// Acquire acquires the lease of s for owner, under the next token, and loads the state. With
 	// wide it loads as much of the queue as the window is wide, otherwise only its head. If
@@ -19,20 +19,18 @@ type Store interface {
 	Acquire(ctx context.Context, s Submitter, owner string, wide bool) (AcquireResult, error)
 
 	// BeginIteration begins a further iteration of l: next token, rerun flag cleared, state loaded
-	// again. The error wraps [lease.ErrFenced] if l is no longer held.
+	// again.
 	BeginIteration(ctx context.Context, l lease.Lease, wide bool) (SubmitterState, error)
 
-	// Renew extends l under its token. The error wraps [lease.ErrFenced] if l is no longer held.
+	// Renew extends l under its token.
 	Renew(ctx context.Context, l lease.Lease) (lease.Lease, error)
 
-	// Commit writes all of w in one transaction under the fence, or nothing. The error wraps
-	// [lease.ErrFenced] if the lease is no longer held.
+	// Commit writes all of w in one transaction under the fence, or nothing.
 	Commit(ctx context.Context, w Commit) (CommitResult, error)
 
 	// CheckPolicy checks the call that a handler made for a bound nonce against the submitter's
 	// policy, under the fence, and counts its value. It returns the policy's reason to refuse it,
-	// or "". A repeated check of the same transaction is counted once. The error wraps
-	// [lease.ErrFenced] if the lease is no longer held.
+	// or "". A repeated check of the same transaction is counted once.
 	CheckPolicy(ctx context.Context, l lease.Lease, txID string, c Call) (refused string, err error)
 
 	// FinalTransactions lists the final transactions of s whose stored receipts are in these
@@ -56,8 +54,7 @@ type Store interface {
 
 	// StoreForeignTransactions stores foreign transactions under the fence. For one nonce the last
 	// one read replaces the one before, until a release has used it as evidence. After that the
-	// error wraps [ErrForeignChanged] where another one was read, and nothing is stored. The error
-	// wraps [lease.ErrFenced] if the lease is no longer held.
+	// error wraps [ErrForeignChanged] where another one was read, and nothing is stored.
 	StoreForeignTransactions(ctx context.Context, l lease.Lease, all []ForeignTransaction) error
 
 	// ForeignScan returns how far blocks were read for foreign transactions of s in a PROTECT

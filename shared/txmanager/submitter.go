@@ -61,13 +61,11 @@ type Hash [32]byte
 // ParseHash reads 0x and 64 hex digits in any letter case.
 func ParseHash(text string) (h Hash, err error) {
 	digits, ok := strings.CutPrefix(text, "0x")
-	if ok && len(digits) == 2*len(h) {
-		_, err = hex.Decode(h[:], []byte(digits))
-	}
-	if !ok || len(digits) != 2*len(h) || err != nil {
+	raw, err := hex.DecodeString(digits)
+	if !ok || err != nil || len(raw) != len(h) {
 		return Hash{}, fmt.Errorf("%q is not a hash: want 0x and %d hex digits", text, 2*len(h))
 	}
-	return h, nil
+	return Hash(raw), nil
 }
 
 // String is 0x and 64 lower-case hex digits.

@@ -141,10 +141,7 @@ func (b *decimalText) int() *big.Int {
 }
 
 // WorstCostWei is the most that the version can take from the account, in wei.
-func (g GasParams) WorstCostWei() *big.Int {
-	cost := new(big.Int).Mul(g.FeeCapWei, new(big.Int).SetUint64(g.Gas))
-	return cost.Add(cost, g.ValueWei)
-}
+func (g GasParams) WorstCostWei() *big.Int { return new(big.Int).Add(g.FeeWei(), g.ValueWei) }
 
 // SubmitterState is what the database stores about one submitter. It is read under the lease,
 // after the fencing token was committed.

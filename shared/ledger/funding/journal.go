@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -26,7 +24,7 @@ var _ conservation.Journal = (*Journal)(nil)
 func (l *Ledger) Journal() *Journal { return &Journal{db: l.db} }
 
 const unread = `
-select id, req_id, op_type, user_id, asset_id, units::text, coalesce(reason, ''), at, tx::text as written_by -- tx would be what order by takes
+select id, req_id, op_type, user_id, asset_id, units, coalesce(reason, ''), at, tx
   from transfer_operations
  where ` + snapshot.Unseen
 
@@ -37,23 +35,10 @@ type entry struct {
 }
 
 func scan(row pgx.CollectableRow) (e entry, err error) {
-	var seq int64
-	var units, tx string
-	var at time.Time
-	err = row.Scan(&seq, &e.ReqID, &e.Op, &e.UserID, &e.AssetID, &units, &e.Refused, &at, &tx)
-	if err != nil {
-		return e, err
-	}
-	e.Seq, e.At = uint64(seq), at.UTC()
-	if e.Units, err = strconv.ParseUint(units, 10, 64); err != nil {
-		return e, err
-	}
-	e.tx, err = strconv.ParseUint(tx, 10, 64)
+	err = row.Scan(&e.Seq, &e.ReqID, &e.Op, &e.UserID, &e.AssetID, &e.Units, &e.Refused, &e.At, &e.tx)
+	e.At = e.At.UTC()
 	return e, err
 }
-
-// beginRead begins a transaction in which every statement reads the same snapshot.
-const beginRead = `begin isolation level repeatable read read only`
 
 // Page reads entries in the order of their transactions' numbers, in one round trip. It never
 // splits the entries of one transaction, so it may return a few more than limit.
@@ -65,7 +50,7 @@ func (j *Journal) Page(ctx context.Context, after conservation.Cursor, limit int
 	var text string
 	var read []entry
 	b := new(pgx.Batch)
-	b.Queue(beginRead)
+	b.Queue(`begin isolation level repeatable read read only`) // every statement reads the same snapshot
 	b.Queue(`select pg_current_snapshot()::text`).QueryRow(func(row pgx.Row) error { return row.Scan(&text) })
 	b.Queue(unread+` order by tx fetch first $2 rows with ties`, seen.String(), limit).Query(func(rows pgx.Rows) (err error) {
 		read, err = pgx.CollectRows(rows, scan)

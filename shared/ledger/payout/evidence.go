@@ -10,13 +10,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Chain reads a payer's chain for a proof: a part of [txmanager.ChainConnector] and one more call.
-type Chain interface {
-	ParsePayload(payload []byte) (txmanager.Call, error)
-	Query(ctx context.Context, q txmanager.ChainQuery) (txmanager.ChainObservation, error)
-	FindConsumingTx(ctx context.Context, s txmanager.Submitter, n uint64) (txmanager.ConsumingTx, error)
-	Transaction(ctx context.Context, hash txmanager.Hash) (txmanager.SignedTransaction, error)
-}
+// Chain is a payer's chain, from which proofs are read.
+type Chain = txmanager.ChainConnector
 
 // needsEvidence reports whether the record alone cannot show if the payout was paid.
 func (l *Ledger) needsEvidence(t transfer.Transfer, found store.Payout) bool {
@@ -91,11 +86,12 @@ func isNotPaid(found store.Payout) bool {
 	return said != nil && said.Acted
 }
 
-// takeEvidence applies an operator's statement or a release's name for the payout, and reads the
-// record again. Without either it changes nothing.
-func (l *Ledger) takeEvidence(ctx context.Context, t transfer.Transfer, found store.Payout) (store.Payout, error) {
-	if !l.needsEvidence(t, found) || t.State != transfer.TargetPending {
-		return found, nil
+// readWithEvidence reads the record. If there is an operator's statement or a release's name for the
+// payout, it applies that and reads the record again.
+func (l *Ledger) readWithEvidence(ctx context.Context, t transfer.Transfer) (store.Payout, error) {
+	found, err := l.Manager.Payout(ctx, payer(t), t.ReqID)
+	if err != nil || !l.needsEvidence(t, found) || t.State != transfer.TargetPending {
+		return found, err
 	}
 	if applied, err := l.applyEvidence(ctx, t, found); err != nil || !applied {
 		return found, err

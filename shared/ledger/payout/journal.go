@@ -11,25 +11,18 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Confirmed reads CONFIRMED payouts. [store.Store] implements it.
-type Confirmed interface {
-	// ConfirmedPayouts reads about limit payouts that a snapshot has not seen, in the order of the
-	// transactions that wrote them. It returns them with the snapshot of this read.
-	ConfirmedPayouts(ctx context.Context, seen string, limit int) ([]store.ConfirmedPayout, string, error)
-}
-
 // Journal is the journal of the chain's payments. It has a deposit for each payout that is
 // CONFIRMED with proof of payment, or that another transaction proves. It does not depend on the
 // coordinator's state of the transfer. Its cursor is a Postgres snapshot.
 type Journal struct {
 	families chain.Families
-	from     Confirmed
+	from     *store.Store
 }
 
 var _ conservation.Payouts = Journal{}
 
 // NewJournal returns the journal of the payouts in from, whose payers are of the families.
-func NewJournal(families chain.Families, from Confirmed) Journal { return Journal{families, from} }
+func NewJournal(families chain.Families, from *store.Store) Journal { return Journal{families, from} }
 
 // Page implements [conservation.Payouts]. A payout that is CONFIRMED without proof is no entry.
 func (j Journal) Page(ctx context.Context, after conservation.Cursor, limit int) (conservation.Page, error) {

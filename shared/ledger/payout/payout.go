@@ -71,18 +71,13 @@ type Manager interface {
 	ProvePayout(ctx context.Context, in store.Intent, proof store.PayoutProof) error
 }
 
-// TaskEnqueuer enqueues an advance task for a submitter. If that fails, the sweep finds the payout.
-type TaskEnqueuer interface {
-	EnqueueAdvance(ctx context.Context, s txmanager.Submitter, token int64) error
-}
-
 // Options are the parts of a ledger.
 type Options struct {
 	Transfers  Transfers
 	Families   chain.Families // of the payers
 	Manager    Manager
-	Tasks      TaskEnqueuer
-	QueueBound int // queue.maxPerSubmitter
+	Tasks      txmanager.TaskEnqueuer // if it fails, the sweep finds the payout
+	QueueBound int                    // queue.maxPerSubmitter
 
 	// ChainOf returns a payer's chain to read proofs from; nil: no payout is proved by a
 	// transaction that is not recorded.
@@ -177,10 +172,7 @@ func (l *Ledger) Deposit(ctx context.Context, c transfer.Call) transfer.Outcome 
 	if err != nil {
 		return unknown(transfer.Deposit, c, err)
 	}
-	found, err := l.Manager.Payout(ctx, payer(t), t.ReqID)
-	if err == nil {
-		found, err = l.takeEvidence(ctx, t, found)
-	}
+	found, err := l.readWithEvidence(ctx, t)
 	switch {
 	case err == nil && isToBeRefunded(found):
 		return l.cancel(ctx, transfer.Deposit, t)
@@ -222,11 +214,7 @@ func (l *Ledger) Resolve(ctx context.Context, op transfer.Op, c transfer.Call) t
 	if t.State != transfer.TargetPending {
 		return unknown(op, c, fmt.Errorf("transfer in %s: %w", t.State, ErrNotDue))
 	}
-	found, err := l.Manager.Payout(ctx, payer(t), t.ReqID)
-	if err == nil {
-		_, err = l.takeEvidence(ctx, t, found)
-	}
-	if err != nil {
+	if _, err := l.readWithEvidence(ctx, t); err != nil {
 		return l.blocked(ctx, op, c, err)
 	}
 	return l.cancel(ctx, op, t)

@@ -52,10 +52,7 @@ func Prepare(families chain.Families, asset transfer.Asset, units uint64, addres
 		Submitter: terms.Submitter, ChainID: terms.ChainID, Token: terms.Token, Address: to.String(),
 		BaseUnits: terms.BaseUnits(units, asset.Precision),
 	}
-	amount, ok := new(big.Int).SetString(p.BaseUnits, 10)
-	if !ok {
-		return nil, fmt.Errorf("base units %q of %s are not a number", p.BaseUnits, asset.Name)
-	}
+	amount, _ := new(big.Int).SetString(p.BaseUnits, 10) // BaseUnits formats a number
 	if p.Payload, err = family.PaymentPayload(token, to, amount, maxGas); err != nil {
 		return nil, fmt.Errorf("render the payout of %s: %w", asset.Name, err)
 	}

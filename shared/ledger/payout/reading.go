@@ -18,20 +18,10 @@ type PaymentsChain interface {
 	PaymentsStart(ctx context.Context, q chain.PaymentsQuery, before time.Time) (chain.PaymentsStart, error)
 }
 
-// Readings stores payments that were read from the chain. [checks.Book] implements it.
-type Readings interface {
-	Readings(ctx context.Context, history time.Duration) ([]conservation.ChainReading, error)
-	BeginReading(ctx context.Context, r conservation.ChainReading) error
-	StoreReading(ctx context.Context, from, to conservation.ChainReading, final uint64, found []checks.FoundPayment) (bool, error)
-	GoBack(ctx context.Context, r conservation.ChainReading, start string, evidence json.RawMessage) error
-	Reopen(ctx context.Context) error
-	EvaluateChain(ctx context.Context) ([]conservation.Finding, error)
-}
-
 // ChainReader reads the payments of all payers from final blocks of their chains, and evaluates
 // them. Each call continues after the last one. It implements [conservation.Payments].
 type ChainReader struct {
-	Book Readings
+	Book *checks.Book // stores the payments
 
 	// ChainOf returns a payer's chain, and the rule by which its blocks are final.
 	ChainOf func(txmanager.Submitter) (chain PaymentsChain, byTag bool, depth uint64, err error)

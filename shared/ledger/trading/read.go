@@ -49,16 +49,14 @@ func (l *Ledger) Entries(ctx context.Context, after uint64) (page []transfer.Ent
 
 // readPage checks the page and reads its lines.
 func readPage(page wire.JournalPage, after uint64, limit int) (lines []conservation.Line, err error) {
-	if page.Entries == nil {
+	switch end := after + uint64(len(page.Entries)); {
+	case page.Entries == nil:
 		return nil, errors.New("entries is missing: want a list, empty at the end")
-	}
-	if len(page.Entries) > limit {
+	case len(page.Entries) > limit:
 		return nil, fmt.Errorf("%d lines, want at most %d", len(page.Entries), limit)
-	}
-	if end := after + uint64(len(page.Entries)); len(page.Entries) > 0 && page.Last < end {
+	case end > after && page.Last < end:
 		return nil, fmt.Errorf("lines up to %d, but the last is %d", end, page.Last)
-	}
-	if len(page.Entries) == 0 && page.Last > after {
+	case end == after && page.Last > after:
 		return nil, fmt.Errorf("no lines, but the last is %d", page.Last)
 	}
 	for i, line := range page.Entries {

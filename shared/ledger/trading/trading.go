@@ -104,19 +104,14 @@ func (l *Ledger) Forgot(lastUnknown string) bool {
 
 // Objection implements [transfer.Forgetful].
 func (l *Ledger) Objection(o transfer.Outcome) error {
-	problem, ok := errors.AsType[*ProblemError](o.Err)
-	if !ok {
-		return nil
-	}
-	switch problem.Code {
-	case wire.BeyondHorizon.Name:
-		return transfer.ErrForgotten
-	case wire.NotForgotten.Name:
-		return transfer.ErrNotForgotten
-	case wire.EvidenceDiffers.Name:
-		return transfer.ErrEvidence
+	if problem, ok := errors.AsType[*ProblemError](o.Err); ok {
+		return objections[problem.Code]
 	}
 	return nil
+}
+
+var objections = map[string]error{
+	wire.BeyondHorizon.Name: transfer.ErrForgotten, wire.NotForgotten.Name: transfer.ErrNotForgotten, wire.EvidenceDiffers.Name: transfer.ErrEvidence,
 }
 
 // Record stores an operator's statement about a forgotten call in the core.

@@ -1,6 +1,7 @@
 package gas
 
 import (
+	"cmp"
 	"errors"
 	"math/big"
 	"slices"
@@ -34,10 +35,8 @@ func bumpCount(t txmanager.Tx) int {
 // where the payload does not determine the call.
 func (r Limits) BumpAt(t txmanager.Tx) (at time.Time, ok bool) {
 	waiting := t.State == txmanager.Submitted || (t.State == txmanager.Tracking && t.Sub == txmanager.Pending)
-	if r.Bump == nil || !waiting || t.RequestedAction != "" || t.IsExecutedElsewhere() || t.FirstSubmitAt == nil || t.Gas == nil || bumpCount(t) >= r.Bump.MaxAttempts {
-		return at, false
-	}
-	if t.IsMadeElsewhere() && !t.IsPlaceholder(t.Hash()) {
+	replaceable := !t.IsMadeElsewhere() || t.IsPlaceholder(t.Hash())
+	if r.Bump == nil || !waiting || !replaceable || t.RequestedAction != "" || t.IsExecutedElsewhere() || t.FirstSubmitAt == nil || t.Gas == nil || bumpCount(t) >= r.Bump.MaxAttempts {
 		return at, false
 	}
 	if t.NextBumpAt != nil {
@@ -101,10 +100,8 @@ type BumpPlanner struct {
 }
 
 func (r Limits) NewBumpPlanner(w txmanager.SubmitterState, chain txmanager.ChainConnector, v txmanager.ChainObservation) *BumpPlanner {
-	b := &BumpPlanner{limits: r, chain: chain, v: v, now: w.DatabaseTime(), first: w.LowestOpenNonce(), spent: new(big.Int), bounds: w.Bounds}
-	if w.BumpBudgetUsedWei != nil {
-		b.spent.Set(w.BumpBudgetUsedWei)
-	}
+	b := &BumpPlanner{limits: r, chain: chain, v: v, now: w.DatabaseTime(), first: w.LowestOpenNonce(), bounds: w.Bounds}
+	b.spent = cmp.Or(w.BumpBudgetUsedWei, new(big.Int))
 	if r.Bump != nil {
 		b.left = BalanceOf(v, w.Open)
 	}

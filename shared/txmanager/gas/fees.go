@@ -1,6 +1,7 @@
 package gas
 
 import (
+	"cmp"
 	"math/big"
 
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -10,17 +11,11 @@ import (
 // a cap of twice the base fee plus the tip. That cap outlasts about six full blocks in a row (each
 // raises the base fee by at most 1/8, EIP-1559).
 func CompleteFees(call txmanager.Call, gas uint64, a txmanager.Account) txmanager.GasParams {
-	p := txmanager.GasParams{Gas: gas, FeeCapWei: call.FeeCapWei, TipCapWei: call.TipCapWei, ValueWei: call.Value}
-	if p.ValueWei == nil {
-		p.ValueWei = new(big.Int)
-	}
+	p := txmanager.GasParams{Gas: gas, FeeCapWei: call.FeeCapWei, TipCapWei: cmp.Or(call.TipCapWei, a.TipWei), ValueWei: cmp.Or(call.Value, new(big.Int))}
 	if a.GasPriceWei != nil { // the chain has no EIP-1559
 		p.FeeCapWei = txmanager.LowerLimit(p.FeeCapWei, a.GasPriceWei)
 		p.Legacy, p.TipCapWei = true, p.FeeCapWei
 		return p
-	}
-	if p.TipCapWei == nil {
-		p.TipCapWei = a.TipWei
 	}
 	if p.TipCapWei.Sign() == 0 { // nodes hold no transaction without a tip
 		p.TipCapWei = big.NewInt(1)

@@ -1,6 +1,7 @@
 package gas
 
 import (
+	"cmp"
 	"fmt"
 	"math/big"
 
@@ -26,10 +27,7 @@ func LimitOf(call txmanager.Call, e txmanager.Estimate, maxPolicyGas uint64) (ga
 	if call.Gas > 0 {
 		return call.Gas, txmanager.Done, ""
 	}
-	limit := uint64(TxGasCap)
-	if call.MaxGas > 0 {
-		limit = call.MaxGas
-	}
+	limit := cmp.Or(call.MaxGas, TxGasCap)
 	if maxPolicyGas > 0 && maxPolicyGas < limit {
 		limit = maxPolicyGas
 	}

@@ -45,14 +45,12 @@ func (l BumpLimits) fees(r BumpRequest) (ProposedFees, bool) {
 // propose returns the proposed fees of the next version. problem is why the policy's proposal cannot be
 // followed, or "". A panic counts as no proposal.
 func (l BumpLimits) propose(r BumpRequest) (g txmanager.GasParams, ok bool, problem string) {
-	defer func() {
-		if panicked := recover(); panicked != nil {
-			ok, problem = false, txmanager.WithDetail("its policy failed", fmt.Sprint("the BumpPolicy panicked: ", panicked))
-		}
-	}()
 	last, legacy := CopyParams(r.Last), r.Market.Legacy // the policy might change what it is given
-	fees, ok := l.fees(r)
-	if !ok {
+	var fees ProposedFees
+	switch p := txmanager.PanicOf(func() { fees, ok = l.fees(r) }); {
+	case p != nil:
+		return g, false, txmanager.WithDetail("its policy failed", fmt.Sprint("the BumpPolicy panicked: ", p))
+	case !ok:
 		return g, false, ""
 	}
 	if legacy {

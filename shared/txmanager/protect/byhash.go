@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/quorum"
+	"github.com/fencepost/fencepost/shared/txmanager/session"
 )
 
 // archiveNodeAdvice tells an operator what to do if no node has a transaction.
@@ -63,7 +64,7 @@ func (t *incident) readTransactions(ctx context.Context, l *txmanager.ReleaseReq
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, txmanager.ForeignTransaction{Nonce: n, Incident: t.State.Incident, Tx: one, CallDigest: one.CallDigest()})
+		found = append(found, t.foreignTransaction(n, one))
 	}
 	q := t.receiptsQuery(found)
 	v, err := t.queryWhereFound(ctx, q)
@@ -91,11 +92,7 @@ func (t *incident) readTransactions(ctx context.Context, l *txmanager.ReleaseReq
 // readTransaction reads the transaction with hash h, which must be signed by the account with
 // nonce n.
 func (t *incident) readTransaction(ctx context.Context, n uint64, h txmanager.Hash) (txmanager.ConsumingTx, error) {
-	var tx txmanager.SignedTransaction
-	err := t.CallOutside(ctx, func(ctx context.Context) (err error) {
-		tx, err = t.Chain.Transaction(ctx, h)
-		return err
-	})
+	tx, err := session.Outside(ctx, t.Session, func(ctx context.Context) (txmanager.SignedTransaction, error) { return t.Chain.Transaction(ctx, h) })
 	switch {
 	case errors.Is(err, lease.ErrFenced):
 		return txmanager.ConsumingTx{}, err

@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/session"
 )
 
 // Limits of reading blocks.
@@ -69,9 +71,7 @@ func (t *incident) finishSpan(ctx context.Context, s *blockSpan, at *txmanager.F
 	missing := s.missing()
 	sureOfLast := v.FinalBlock == nil || at.Final >= *v.FinalBlock // about the count's last nonce, if no block shows it
 	complete = at.EndedAt != nil && sureOfLast || !slices.Contains(missing, *v.FinalCount-1)
-	if at.EndedAt == nil {
-		at.EndedAt = new(t.State.DatabaseTime())
-	}
+	at.EndedAt = cmp.Or(at.EndedAt, new(t.State.DatabaseTime()))
 	if s.read == 0 && len(missing) > 0 {
 		err = t.rescanBlocks(ctx, s, at)
 	}
@@ -210,15 +210,13 @@ func (s *blockSpan) keepWanted(t *incident, transactions map[uint64]txmanager.Co
 // one not proved. It passes such a block only after the scan has waited there for maxUnprovenWait.
 func (t *incident) proveSpan(ctx context.Context, s *blockSpan, after uint64) error {
 	var all []txmanager.ForeignTransaction
-	for n, consuming := range s.found {
-		all = append(all, txmanager.ForeignTransaction{Nonce: n, Incident: t.State.Incident, Tx: consuming, CallDigest: consuming.CallDigest()})
+	some := 0 // how many are proved now
+	for _, n := range slices.Sorted(maps.Keys(s.found)) {
+		all = append(all, t.foreignTransaction(n, s.found[n]))
+		if n < s.count {
+			some = min(len(all), maxForeignReads)
+		}
 	}
-	slices.SortFunc(all, func(a, b txmanager.ForeignTransaction) int { return cmp.Compare(a.Nonce, b.Nonce) })
-	some := slices.IndexFunc(all, func(f txmanager.ForeignTransaction) bool { return f.Nonce >= s.count })
-	if some < 0 {
-		some = len(all)
-	}
-	some = min(some, maxForeignReads)
 	proven, err := t.proveForeign(ctx, all[:some], s.count)
 	if err != nil {
 		return err
@@ -235,10 +233,6 @@ func (t *incident) proveSpan(ctx context.Context, s *blockSpan, after uint64) er
 	return nil
 }
 
-func (t *incident) readBlocks(ctx context.Context, q txmanager.BlocksQuery) (r txmanager.BlocksRead, err error) {
-	err = t.CallOutside(ctx, func(ctx context.Context) error {
-		r, err = t.Chain.ReadBlocks(ctx, q)
-		return err
-	})
-	return r, err
+func (t *incident) readBlocks(ctx context.Context, q txmanager.BlocksQuery) (txmanager.BlocksRead, error) {
+	return session.Outside(ctx, t.Session, func(ctx context.Context) (txmanager.BlocksRead, error) { return t.Chain.ReadBlocks(ctx, q) })
 }

@@ -115,11 +115,7 @@ func (t *incident) findConsumingTxs(ctx context.Context, nonces []uint64) (found
 		if t.IsHalfTimeOver() {
 			break
 		}
-		var consuming txmanager.ConsumingTx
-		failed := t.CallOutside(ctx, func(ctx context.Context) (err error) {
-			consuming, err = t.Chain.FindConsumingTx(ctx, t.State.Submitter(), n)
-			return err
-		})
+		consuming, failed := t.FindConsumingTx(ctx, n)
 		switch {
 		case errors.Is(failed, lease.ErrFenced):
 			return nil, 0, failed
@@ -130,11 +126,15 @@ func (t *incident) findConsumingTxs(ctx context.Context, nonces []uint64) (found
 			t.noteUnknownConsumer(n, errors.Is(failed, txmanager.ErrConsumerUnavailable) && !errors.Is(failed, txmanager.ErrNoCounts))
 			continue
 		case !hasVersion(t.State, consuming.Hash):
-			found = append(found, txmanager.ForeignTransaction{Nonce: n, Incident: t.State.Incident, Tx: consuming, CallDigest: consuming.CallDigest()})
+			found = append(found, t.foreignTransaction(n, consuming))
 		}
 		told++
 	}
 	return found, told, err
+}
+
+func (t *incident) foreignTransaction(n uint64, tx txmanager.ConsumingTx) txmanager.ForeignTransaction {
+	return txmanager.ForeignTransaction{Nonce: n, Incident: t.State.Incident, Tx: tx, CallDigest: tx.CallDigest()}
 }
 
 // noteUnknownConsumer records for this invocation whether the node can never give the transaction
@@ -239,13 +239,7 @@ func IdentifyConsumingTx(ctx context.Context, t *session.Session, seen *txmanage
 	if seen == nil || seen.Kind == txmanager.FinalBlockReorged {
 		return nil
 	}
-	err := t.CallOutside(ctx, func(ctx context.Context) error {
-		consuming, err := t.Chain.FindConsumingTx(ctx, t.State.Submitter(), seen.ExpectedNonce)
-		if err == nil {
-			seen.ConsumedBy = &consuming
-		}
-		return err
-	})
+	consuming, err := t.FindConsumingTx(ctx, seen.ExpectedNonce)
 	switch {
 	case errors.Is(err, lease.ErrFenced):
 		return err
@@ -253,10 +247,11 @@ func IdentifyConsumingTx(ctx context.Context, t *session.Session, seen *txmanage
 		seen.ConsumedByUnknown = err.Error()
 		return nil
 	}
+	seen.ConsumedBy = &consuming
 	for _, x := range t.State.Open {
 		if *x.Nonce == seen.ExpectedNonce {
 			call, err := t.Chain.ParsePayload(x.Payload)
-			seen.SameAsIntent = err == nil && call.Does(*seen.ConsumedBy)
+			seen.SameAsIntent = err == nil && call.Does(consuming)
 		}
 	}
 	return nil

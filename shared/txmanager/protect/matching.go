@@ -152,7 +152,7 @@ const maxMatchesShown = 3
 
 // unnamedNoncesError is the error for unnamed nonces that match requests.
 func unnamedNoncesError(matches map[uint64][]string, e evidence) error {
-	var all []txmanager.UnnamedNonceError
+	var first *txmanager.UnnamedNonceError
 	for _, n := range slices.Sorted(maps.Keys(matches)) {
 		ids := matches[n]
 		shown := strings.Join(ids[:min(len(ids), maxMatchesShown)], ", ")
@@ -163,13 +163,15 @@ func unnamedNoncesError(matches map[uint64][]string, e evidence) error {
 		if f, read := e.foreign[n]; read {
 			why = fmt.Sprintf("transaction %s, which consumed it, has, or may have, the call of %s", f.Tx.Hash, shown)
 		}
-		all = append(all, txmanager.UnnamedNonceError{Nonce: n, Why: why})
+		one := txmanager.UnnamedNonceError{Nonce: n, Why: why}
+		if first == nil {
+			first = &one
+		} else {
+			first.More = append(first.More, one.Error())
+		}
 	}
-	if len(all) == 0 {
+	if first == nil {
 		return nil
 	}
-	for _, other := range all[1:] {
-		all[0].More = append(all[0].More, other.Error())
-	}
-	return all[0]
+	return *first
 }

@@ -40,7 +40,13 @@ func (t *incident) nameLostNonces(ctx context.Context, l *txmanager.ReleaseReque
 	if err := e.checkProved(l, pairs); err != nil {
 		return nil, nil, err
 	}
-	l.Requests = withoutRequest(pairs, l.Requests)
+	stated := l.Requests
+	l.Requests = maps.Clone(pairs) // and the nonces that the operator stated as no request: the record keeps both
+	for n, name := range stated {
+		if name == txmanager.NoRequest {
+			l.Requests[n] = name
+		}
+	}
 	known, err := t.Store.NamedRequests(ctx, t.State.Submitter(), slices.Sorted(maps.Values(pairs)))
 	if err != nil {
 		return nil, nil, err
@@ -79,18 +85,6 @@ func (t *incident) collectEvidence(ctx context.Context, l *txmanager.ReleaseRequ
 		return e, err
 	}
 	return t.readEvidence(ctx, e, l.Count)
-}
-
-// withoutRequest are the pairs, and the nonces that the operator stated as no request: the record
-// keeps both.
-func withoutRequest(pairs, stated map[uint64]string) map[uint64]string {
-	all := maps.Clone(pairs)
-	for n, name := range stated {
-		if name == txmanager.NoRequest {
-			all[n] = name
-		}
-	}
-	return all
 }
 
 // transitionOf is the index of the transition of the transaction id in moves. It adds one for an

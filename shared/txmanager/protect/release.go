@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
@@ -61,14 +60,11 @@ func Release(ctx context.Context, w *session.Service, s txmanager.Submitter, l t
 		t.ReleaseAfterFailure(ctx)
 		return out, w.Tasks.EnqueueAdvance(ctx, s, t.State.Lease.Token+1)
 	}
-	wr.Lease = t.State.Lease
-	began := time.Now()
-	done, err := t.Store.Commit(ctx, wr)
+	done, err := t.Commit(ctx, wr)
 	if err != nil {
-		return out, fmt.Errorf("release %s: %w", s, err)
+		return out, fmt.Errorf("release: %w", err)
 	}
 	w.CrashPoint("release.written")
-	t.NoteCommit(ctx, began, wr, done)
 	return out, w.Tasks.EnqueueAdvance(ctx, s, done.Token)
 }
 

@@ -77,13 +77,14 @@ func applyQuorum(ctx context.Context, t *session.Session, q txmanager.ChainQuery
 		if c.hasQuorum(views, v.OtherNodes.Quorum()) {
 			switch {
 			case c.violation:
-				v.AgreedBy = c.agreeingNodes(views)
+				agreeing := slices.DeleteFunc(slices.Clone(views), func(o txmanager.ChainObservation) bool { return c.voteOf(o) != Agrees })
+				v.AgreedBy = strings.Join(nodeNames(agreeing), ", ")
 			case c.finality && !v.Disputes.Finality: // ascending: headers name their parents
 				v.Disputes.FinalityUpTo = c.heights[0]
 			}
 			continue
 		}
-		if yes, no := c.countVotes(views); no >= yes {
+		if yes, no, _ := c.countVotes(views); no >= yes {
 			against = c.what
 		}
 		switch {
@@ -181,7 +182,7 @@ func Require(ctx context.Context, t *session.Session, q txmanager.ChainQuery, v 
 		return err
 	}
 	if !c.hasQuorum(views, quorum) {
-		yes, no := c.countVotes(views)
+		yes, no, _ := c.countVotes(views)
 		return fmt.Errorf("%w that %s: %d nodes agree and %d disagree, and %d must agree", txmanager.ErrNoQuorum, c.what, yes, no, quorum)
 	}
 	return nil
@@ -192,21 +193,17 @@ func QueryAll(ctx context.Context, t *session.Session, v txmanager.ChainObservat
 	return poll{t, v, q}.queryOthers(ctx, allNodes)
 }
 
-func (p poll) queryOthers(ctx context.Context, limit int, but ...string) (views []txmanager.ChainObservation, err error) {
-	err = p.CallOutside(ctx, func(ctx context.Context) error {
-		views = p.v.OtherNodes.QueryOthers(ctx, p.q, limit, append(but, p.v.Node)...)
-		return nil
+func (p poll) queryOthers(ctx context.Context, limit int, but ...string) ([]txmanager.ChainObservation, error) {
+	return session.Outside(ctx, p.Session, func(ctx context.Context) ([]txmanager.ChainObservation, error) {
+		return p.v.OtherNodes.QueryOthers(ctx, p.q, limit, append(but, p.v.Node)...), nil
 	})
-	return views, err
 }
 
 // queryExcluded adds the observations of nodes that were excluded.
 func (p poll) queryExcluded(ctx context.Context, views []txmanager.ChainObservation) ([]txmanager.ChainObservation, error) {
-	err := p.CallOutside(ctx, func(ctx context.Context) error {
-		views = append(views, p.v.OtherNodes.QueryExcluded(ctx, p.q, append(nodeNames(views), p.v.Node)...)...)
-		return nil
+	return session.Outside(ctx, p.Session, func(ctx context.Context) ([]txmanager.ChainObservation, error) {
+		return append(views, p.v.OtherNodes.QueryExcluded(ctx, p.q, append(nodeNames(views), p.v.Node)...)...), nil
 	})
-	return views, err
 }
 
 func nodeNames(views []txmanager.ChainObservation) (list []string) {
@@ -235,9 +232,9 @@ func (c Claim) voteOf(o txmanager.ChainObservation) Vote {
 	return Disagrees
 }
 
-// countVotes counts the nodes that agree, with the one that made the claim, and those that
-// disagree.
-func (c Claim) countVotes(views []txmanager.ChainObservation) (yes, no int) {
+// countVotes counts the nodes that agree, with the one that made the claim, those that disagree, and those
+// that gave no answer.
+func (c Claim) countVotes(views []txmanager.ChainObservation) (yes, no, silent int) {
 	yes = 1
 	for _, v := range views {
 		switch c.voteOf(v) {
@@ -245,31 +242,23 @@ func (c Claim) countVotes(views []txmanager.ChainObservation) (yes, no int) {
 			yes++
 		case Disagrees:
 			no++
+		case noAnswer:
+			silent++
 		}
 	}
-	return yes, no
+	return yes, no, silent
 }
 
 // isUnanswered reports whether every other node abstained or gave no answer.
 func (c Claim) isUnanswered(views []txmanager.ChainObservation) bool {
-	yes, no := c.countVotes(views)
+	yes, no, _ := c.countVotes(views)
 	return yes+no == 1
-}
-
-// agreeingNodes are the names of the nodes that agree.
-func (c Claim) agreeingNodes(views []txmanager.ChainObservation) string {
-	return strings.Join(nodeNames(slices.DeleteFunc(slices.Clone(views), func(v txmanager.ChainObservation) bool { return c.voteOf(v) != Agrees })), ", ")
 }
 
 // hasQuorum reports whether a quorum agrees, and more nodes agree than disagree or gave no answer.
 func (c Claim) hasQuorum(views []txmanager.ChainObservation, quorum int) bool {
-	yes, no := c.countVotes(views)
-	for _, v := range views {
-		if c.voteOf(v) == noAnswer {
-			no++
-		}
-	}
-	return yes >= quorum && yes > no
+	yes, no, silent := c.countVotes(views)
+	return yes >= quorum && yes > no+silent
 }
 
 // voteQuery is the query that lets other nodes vote on the claims.
@@ -311,21 +300,17 @@ func AgreedAccount(ctx context.Context, chain txmanager.ChainConnector, s txmana
 		return v.Account, err
 	}
 	views := append([]txmanager.ChainObservation{v}, v.OtherNodes.QueryOthers(ctx, q, allNodes, v.Node)...)
-	for _, candidate := range views {
-		if candidate.NoAnswer || candidate.Lagging {
-			continue
-		}
-		yes, no := 0, 0
-		for _, other := range views {
+	for i, candidate := range views {
+		same := Claim{vote: func(o txmanager.ChainObservation) Vote {
 			switch {
-			case other.Lagging:
-			case !other.NoAnswer && sameUse(candidate.Account, other.Account):
-				yes++
-			default:
-				no++
+			case o.Lagging:
+				return Abstains
+			case sameUse(candidate.Account, o.Account):
+				return Agrees
 			}
-		}
-		if yes >= v.OtherNodes.Quorum() && yes > no {
+			return Disagrees
+		}}
+		if same.voteOf(candidate) == Agrees && same.hasQuorum(slices.Concat(views[:i], views[i+1:]), v.OtherNodes.Quorum()) {
 			return candidate.Account, nil
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager/session"
 )
 
-// ReserveNonces allocates a nonce for each request, or none at all. It takes released nonces
+// Reserve allocates a nonce for each request, or none at all. It takes released nonces
 // first, the lowest first, then those from the cursor on. It waits a while for the lease. It makes
 // the same checks as every allocation: the chain's counts, and a balance for one placeholder each.
 //
@@ -23,11 +23,11 @@ import (
 // [txmanager.ErrHooksForbidden], or the store's refusal by the submitter's policy. Any other error is
 // unknown: a commit may have happened.
 func Reserve(ctx context.Context, w *session.Service, s txmanager.Submitter, r txmanager.ReserveRequest) error {
-	h, err := beginSingleCommit(ctx, w, s)
+	h, err := w.OpenWaiting(ctx, s)
 	if err != nil {
 		return err
 	}
-	defer h.end(ctx)
+	defer end(ctx, h)
 	w.CrashPoint("reserve.taken")
 	if h.State.HooksForbidden {
 		return txmanager.ErrHooksForbidden
@@ -35,19 +35,20 @@ func Reserve(ctx context.Context, w *session.Service, s txmanager.Submitter, r t
 	if uint64(len(r.Requests)) > h.State.Window {
 		return fmt.Errorf("%w: %d were asked for, and the window is %d", txmanager.ErrTooManyNonces, len(r.Requests), h.State.Window)
 	}
-	v, err := quorum.Query(ctx, h.Session, h.AccountQuery())
+	v, err := quorum.Query(ctx, h, h.AccountQuery())
 	if err != nil {
 		return fmt.Errorf("query the account of %s: %w", s, err)
 	}
 	if reason := w.Rules.RefusalReason(h.State.Bounds, txmanager.Call{Gas: gas.PlaceholderGas}); reason != "" {
 		return fmt.Errorf("%w: %s", txmanager.ErrPolicyAllowsNothing, reason)
 	}
-	all, reason := h.planReservations(r, v)
-	wr := txmanager.Commit{Reservations: all, Cursor: rules.EvaluateViolation(h.State, v)} // a violation is recorded, whichever call observed it
-	if err := protect.IdentifyConsumingTx(ctx, h.Session, wr.Cursor.OpenIncident); err != nil {
+	all, reason := planReservations(h, r, v)
+	wr := txmanager.Commit{Reservations: all, LeaseEnd: txmanager.ReleaseAnyway}
+	wr.Cursor = rules.EvaluateViolation(h.State, v) // a violation is recorded, whichever call observed it
+	if err := protect.IdentifyConsumingTx(ctx, h, wr.Cursor.OpenIncident); err != nil {
 		return err
 	}
-	if _, err := h.commitAndRelease(ctx, wr); err != nil {
+	if _, err := h.Commit(ctx, wr); err != nil {
 		return err
 	}
 	w.CrashPoint("reserve.written")
@@ -58,7 +59,7 @@ func Reserve(ctx context.Context, w *session.Service, s txmanager.Submitter, r t
 }
 
 // planReservations assigns a nonce to each request, or returns the reason why it cannot.
-func (t *singleCommitSession) planReservations(r txmanager.ReserveRequest, v txmanager.ChainObservation) (all []txmanager.NewReservation, reason string) {
+func planReservations(t *session.Session, r txmanager.ReserveRequest, v txmanager.ChainObservation) (all []txmanager.NewReservation, reason string) {
 	w := t.State
 	if reason = rules.AllocationBlocked(w, w.Open, v).Reason; reason != "" {
 		return nil, reason
@@ -114,7 +115,7 @@ func ParseSignedFor(w *session.Service, s txmanager.Submitter, raw []byte) (txma
 	return tx, signed, err
 }
 
-// MarkReservation records an owner's mark under the lease, for which it waits a while. Bytes
+// Mark records an owner's mark under the lease, for which it waits a while. Bytes
 // marked [txmanager.Used] are stored; the next lease session sends them.
 //
 // The error is [txmanager.ErrNotLeader], [txmanager.ErrNotOwner], [txmanager.ErrRetryLater], [txmanager.ErrSignedBytes] or the store's refusal
@@ -122,18 +123,18 @@ func ParseSignedFor(w *session.Service, s txmanager.Submitter, raw []byte) (txma
 // no block would accept them now. ErrSignedBytes: the bytes pay nothing, or too much. Any other
 // error is unknown.
 func Mark(ctx context.Context, w *session.Service, s txmanager.Submitter, m txmanager.ReservationMark) error {
-	h, err := beginSingleCommit(ctx, w, s)
+	h, err := w.OpenWaiting(ctx, s)
 	if err != nil {
 		return err
 	}
-	defer h.end(ctx)
+	defer end(ctx, h)
 	w.CrashPoint("mark.taken")
 	if m.To == txmanager.Used {
-		if err := h.checkSignedBytes(ctx, m); err != nil {
+		if err := checkSignedBytes(ctx, h, m); err != nil {
 			return err
 		}
 	}
-	done, err := h.commitAndRelease(ctx, txmanager.Commit{Mark: &m})
+	done, err := h.Commit(ctx, txmanager.Commit{Mark: &m, LeaseEnd: txmanager.ReleaseAnyway})
 	if err != nil {
 		return err
 	}
@@ -147,7 +148,7 @@ func Mark(ctx context.Context, w *session.Service, s txmanager.Submitter, m txma
 // checkSignedBytes returns why the bytes cannot be accepted, now or ever. It returns nil for bytes
 // that the chain knows already. Stored bytes are never signed again at another fee, because only
 // the owner knows what they do.
-func (t *singleCommitSession) checkSignedBytes(ctx context.Context, m txmanager.ReservationMark) error {
+func checkSignedBytes(ctx context.Context, t *session.Session, m txmanager.ReservationMark) error {
 	q := t.AccountQuery()
 	q.Known, q.Receipts = []txmanager.Hash{m.Signed.Hash}, []txmanager.Hash{m.Signed.Hash}
 	v, err := t.Query(ctx, q)
@@ -186,31 +187,11 @@ func checkPayable(r gas.Limits, g txmanager.GasParams, p gas.Balance, a txmanage
 	return nil
 }
 
-// singleCommitSession is a lease session for one commit, which also releases the lease.
-type singleCommitSession struct {
-	*session.Session
-	written bool
-}
-
-// beginSingleCommit acquires the lease for a singleCommitSession.
-func beginSingleCommit(ctx context.Context, w *session.Service, s txmanager.Submitter) (*singleCommitSession, error) {
-	held, err := w.OpenWaiting(ctx, s)
-	return &singleCommitSession{Session: held}, err
-}
-
-// commitAndRelease releases the lease in the same transaction, even if the rerun flag is set. The
-// advance that follows does everything that is due.
-func (h *singleCommitSession) commitAndRelease(ctx context.Context, wr txmanager.Commit) (txmanager.CommitResult, error) {
-	wr.LeaseEnd = txmanager.ReleaseAnyway
-	done, err := h.Commit(ctx, wr)
-	h.written = err == nil
-	return done, err
-}
-
-// end releases the lease unless a commit did so, and enqueues an advance. If it cannot enqueue, it
-// only logs that: the sweep finds the due work, and the commit is still reported as done.
-func (h *singleCommitSession) end(ctx context.Context) {
-	if !h.written {
+// end releases the lease unless the commit did so, which releases it even if the rerun flag is set. It then
+// enqueues an advance, which does everything that is due. If it cannot enqueue, it only logs that: the
+// sweep finds the due work, and the commit is still reported as done.
+func end(ctx context.Context, h *session.Session) {
+	if !h.Released {
 		h.ReleaseAfterFailure(ctx)
 		h.State.Lease.Token++
 	}

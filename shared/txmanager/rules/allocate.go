@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -18,7 +19,7 @@ type AllocationPlan struct {
 	Exhausted   bool                   // there was room for more intents than the queue had
 
 	PassedCallers map[string]bool      // callers whose deferred intent was passed over: their later intents wait too
-	HeldBack      map[string]time.Time // see [txmanager.SubmitterState.HeldBackSince]; never changed in place
+	HeldBack      map[string]time.Time // a copy of [txmanager.SubmitterState.HeldBackSince], as it is to become
 
 	HeldBackChanged bool
 }
@@ -79,7 +80,8 @@ type allocator struct {
 // reason can never change.
 func (r Rules) PlanAllocations(w txmanager.SubmitterState, chain txmanager.ChainConnector, v txmanager.ChainObservation, estimates map[string]txmanager.Estimate) AllocationPlan {
 	a := allocator{Rules: r, w: w, chain: chain, v: v, estimates: estimates, bounds: w.Bounds, now: w.DatabaseTime()}
-	a.slot, a.HeldBack = NextSlots(w), w.HeldBackSince
+	a.PassedCallers = make(map[string]bool)
+	a.slot, a.HeldBack = NextSlots(w), maps.Collect(maps.All(w.HeldBackSince))
 	a.balance = gas.BalanceOf(v, OpenWithout(w, a.slot.Reservation))
 	for _, t := range w.Queue {
 		if len(a.Allocations) == a.slot.Count || !a.planIntent(t) {

@@ -19,7 +19,7 @@ func (r Rules) AfterBroadcast(t txmanager.Tx, res txmanager.SendResult, head txm
 			return next
 		}
 	}
-	t.Explain(causeOf(res.Class), txmanager.WithDetail(res.Class.Description(), res.Text))
+	t.Explain(res.Class.Cause(), txmanager.WithDetail(res.Class.Description(), res.Text))
 	if res.Class == txmanager.SendInvalid || res.Class == txmanager.SendOverNodeCap {
 		t.State, t.Sub, t.NextResubmitAt = txmanager.Stuck, "", nil
 		return r.WithNextCheck(t, now.Add(10*r.BlockTime))
@@ -30,19 +30,6 @@ func (r Rules) AfterBroadcast(t txmanager.Tx, res txmanager.SendResult, head txm
 	again := now.Add(r.retryDelay(t.SubmitAttempts))
 	t.NextResubmitAt = &again
 	return r.WithNextCheck(t, r.AfterBlocks(1, head, now))
-}
-
-// causeOf is why a transaction waits that a node has not acknowledged.
-func causeOf(c txmanager.SendClass) txmanager.WaitCause {
-	switch c {
-	case txmanager.SendInsufficientFunds:
-		return txmanager.WaitBalance
-	case txmanager.SendUnknown:
-		return txmanager.WaitNodes
-	case txmanager.SendInvalid, txmanager.SendOverNodeCap:
-		return txmanager.WaitForOperator
-	}
-	return txmanager.WaitNodeRefuses
 }
 
 // acknowledge is t once a node is known to hold its bytes. The reason of a blocked gas bump stays.
@@ -69,12 +56,6 @@ func (r Rules) PollForOutcome(t txmanager.Tx, head txmanager.Header, now time.Ti
 func IsUnansweredBroadcast(stored, sent txmanager.Tx) bool {
 	return stored.ID == sent.ID && stored.State == txmanager.Submitted && stored.Hash() == sent.Hash() &&
 		stored.SubmitAttempts == sent.SubmitAttempts && stored.LastError == ""
-}
-
-// isHeldByNode reports whether the node holds the last version of t, whose broadcast has no recorded
-// outcome.
-func isHeldByNode(t txmanager.Tx, v txmanager.ChainObservation) bool {
-	return t.State == txmanager.Submitted && v.Known[t.Hash()] == txmanager.AnswerFound
 }
 
 // IsKnownToChain reports whether v proves that the chain knows a version of t. Then "nonce too

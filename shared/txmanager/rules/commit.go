@@ -63,33 +63,25 @@ func hasOpenUpTo(w txmanager.SubmitterState, n uint64) bool {
 // applyTo is a copy of list after the transitions and versions of wr, without the transactions
 // that wr allocates.
 func applyTo(wr txmanager.Commit, list []txmanager.Tx) []txmanager.Tx {
-	become := make(map[string]txmanager.Tx, len(wr.Transitions)+len(wr.Versions))
+	become := make(map[string]*txmanager.Tx, len(wr.Transitions)+len(wr.Versions)+len(wr.Allocations)) // nil: allocated
 	for _, m := range wr.Transitions {
-		become[m.To.ID] = m.To
+		become[m.To.ID] = &m.To
 	}
 	for _, v := range wr.Versions {
-		become[v.Tx.ID] = v.Tx
+		become[v.Tx.ID] = &v.Tx
 	}
-	gone := make(map[string]bool, len(wr.Allocations))
 	for _, a := range wr.Allocations {
-		gone[a.Tx.ID] = true
+		become[a.Tx.ID] = nil
 	}
 	kept := make([]txmanager.Tx, 0, len(list)+len(wr.Allocations))
 	for _, t := range list {
-		if gone[t.ID] {
-			continue
+		if next, changed := become[t.ID]; !changed {
+			kept = append(kept, t)
+		} else if next != nil {
+			kept = append(kept, *next)
 		}
-		if next, ok := become[t.ID]; ok {
-			t = next
-		}
-		kept = append(kept, t)
 	}
 	return kept
-}
-
-// QueuedTx is the queued transaction with t's id, as it was loaded.
-func QueuedTx(w txmanager.SubmitterState, t txmanager.Tx) txmanager.Tx {
-	return w.Queue[slices.IndexFunc(w.Queue, func(x txmanager.Tx) bool { return x.ID == t.ID })]
 }
 
 // OnlyBound is wr without the allocations that the store did not bind.
@@ -98,11 +90,11 @@ func OnlyBound(wr txmanager.Commit, done txmanager.CommitResult) txmanager.Commi
 	return wr
 }
 
-// IDSet is a set of ids.
-func IDSet(ids []string) map[string]bool {
-	set := make(map[string]bool, len(ids))
-	for _, id := range ids {
-		set[id] = true
+// SetOf is the set of a list's elements.
+func SetOf[T comparable](list []T) map[T]bool {
+	set := make(map[T]bool, len(list))
+	for _, one := range list {
+		set[one] = true
 	}
 	return set
 }

@@ -6,8 +6,12 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// DecidedByHandler is recorded as the decider of the placeholder after a failed handler call.
-const DecidedByHandler = "handler"
+// The deciders that are recorded for the placeholders that code requests.
+const (
+	DecidedByHandler = "handler"    // after a failed handler call
+	DecidedByMAC     = "intent MAC" // for a wrong MAC
+	decidedByTimeOut = "hooks"      // for an expired reservation
+)
 
 // NextHandlerCall is the transaction whose handler is to be called now. No handler is called above
 // a nonce that no node holds: its transaction could not be sent.
@@ -67,9 +71,6 @@ func WithoutChecks(w txmanager.SubmitterState) txmanager.SubmitterState {
 	}
 	return w
 }
-
-// DecidedByMAC is recorded as the decider of the placeholder for a wrong MAC.
-const DecidedByMAC = "intent MAC"
 
 // RefuseAction is why code may not request the action, or "".
 func (r Rules) RefuseAction(t txmanager.Tx, action txmanager.Action) string {

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -35,15 +34,6 @@ func ExpireQueued(w txmanager.SubmitterState, c txmanager.CursorChange) []txmana
 // expiryHorizon is how far ahead an advance is scheduled for a validUntil.
 const expiryHorizon = 24 * time.Hour
 
-// nextExpiryPoll is when the advance for the next validUntil is due; nil: no queued intent has
-// one.
-func nextExpiryPoll(w txmanager.SubmitterState) *time.Time {
-	if w.NextExpiry == nil {
-		return nil
-	}
-	return earlierOf(w.NextExpiry, w.DatabaseTime().Add(expiryHorizon))
-}
-
 // deferOrWait makes t wait for its own limits until the time until. It reports whether intents of
 // other callers may pass it.
 func (r Rules) deferOrWait(p *AllocationPlan, t txmanager.Tx, why txmanager.Wait, until, now time.Time) (passed bool) {
@@ -55,9 +45,7 @@ func (r Rules) deferOrWait(p *AllocationPlan, t txmanager.Tx, why txmanager.Wait
 	if after := t.HeldBackSince.Add(r.DeferAfter); t.DeferredAt == nil && after.After(now) {
 		return p.Wait(t, why, *earlierOf(&until, after))
 	}
-	if t.DeferredAt == nil {
-		t.DeferredAt = &now
-	}
+	t.DeferredAt = cmp.Or(t.DeferredAt, &now)
 	why.Reason += "; deferred since " + t.DeferredAt.UTC().Format(time.RFC3339) + ": intents of other callers go ahead of it, later ones of its caller do not"
 	return p.passDeferred(t, why, until)
 }
@@ -77,29 +65,20 @@ func (p *AllocationPlan) holdBack(t txmanager.Tx, now time.Time) *time.Time {
 	case !kept && len(p.HeldBack) >= maxHeldBack:
 		return &since
 	}
-	p.setHeldBack(func(all map[string]time.Time) { all[t.PresentCaller] = since.Truncate(time.Microsecond) })
+	p.HeldBack[t.PresentCaller], p.HeldBackChanged = since.Truncate(time.Microsecond), true
 	return &since
 }
 
 // endHoldBack forgets the time of a caller of which an intent gets a nonce.
 func (p *AllocationPlan) endHoldBack(caller string) {
 	if _, kept := p.HeldBack[caller]; kept {
-		p.setHeldBack(func(all map[string]time.Time) { delete(all, caller) })
+		delete(p.HeldBack, caller)
+		p.HeldBackChanged = true
 	}
-}
-
-func (p *AllocationPlan) setHeldBack(change func(map[string]time.Time)) {
-	all := make(map[string]time.Time, len(p.HeldBack)+1)
-	maps.Copy(all, p.HeldBack)
-	change(all)
-	p.HeldBack, p.HeldBackChanged = all, true
 }
 
 // passDeferred passes over t and the later intents of its caller.
 func (p *AllocationPlan) passDeferred(t txmanager.Tx, why txmanager.Wait, until time.Time) (next bool) {
-	if p.PassedCallers == nil {
-		p.PassedCallers = make(map[string]bool)
-	}
 	p.PassedCallers[t.PresentCaller] = true
 	return p.passOver(t, why, until)
 }

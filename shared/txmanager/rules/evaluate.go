@@ -139,10 +139,7 @@ func (e *evaluator) isFreed(t txmanager.Tx) bool {
 
 // CoversTx returns a predicate that reports whether the query asks about a transaction.
 func CoversTx(q txmanager.ChainQuery) func(txmanager.Tx) bool {
-	asked := make(map[txmanager.Hash]bool, len(q.Receipts))
-	for _, h := range q.Receipts {
-		asked[h] = true
-	}
+	asked := SetOf(q.Receipts)
 	return func(t txmanager.Tx) bool { return len(t.Versions) > 0 && asked[t.Versions[0]] }
 }
 
@@ -276,7 +273,7 @@ func (e *evaluator) applyNoReceipt(t txmanager.Tx) txmanager.Tx {
 	switch {
 	case t.Phase() == txmanager.AwaitingDecision:
 		return e.WithNextCheck(t, e.now.Add(StuckPollBlocks*e.BlockTime))
-	case isHeldByNode(t, e.v):
+	case t.State == txmanager.Submitted && e.v.Known[t.Hash()] == txmanager.AnswerFound: // its broadcast has no recorded outcome
 		return e.acknowledge(t, e.v.Head, e.now)
 	}
 	return e.WithNextCheck(t, e.AfterBlocks(1, e.v.Head, e.now))
@@ -304,17 +301,9 @@ func (r Rules) IsRebroadcastDue(t txmanager.Tx, now time.Time) bool {
 
 // isResubmitDue is IsRebroadcastDue without regard to gas bumps.
 func (r Rules) isResubmitDue(t txmanager.Tx, now time.Time) bool {
-	if t.IsExecutedElsewhere() {
-		return false
-	}
 	due := t.NextResubmitAt == nil || !now.Before(*t.NextResubmitAt)
-	switch {
-	case t.State == txmanager.Submitted:
-		return due
-	case t.State == txmanager.Tracking && t.Sub == txmanager.Pending:
-		return due && (r.Resubmit || t.SubmitAttempts == 0 || t.IsBroadcastClaimed())
-	}
-	return false
+	again := t.State == txmanager.Tracking && t.Sub == txmanager.Pending && (r.Resubmit || t.SubmitAttempts == 0 || t.IsBroadcastClaimed())
+	return due && (t.State == txmanager.Submitted || again) && !t.IsExecutedElsewhere()
 }
 
 // blockedBy is t, with its next rebroadcast after that of lower.
@@ -348,7 +337,8 @@ func restartBroadcasts(t txmanager.Tx, now time.Time) txmanager.Tx {
 	return t
 }
 
-// hasWaitedTooLong reports whether a handler's transaction has waited for [Rules.StuckAfter].
+// hasWaitedTooLong reports whether t has waited for [Rules.StuckAfter] since its first broadcast, or call of its
+// handler.
 func (r Rules) hasWaitedTooLong(t txmanager.Tx, now time.Time) bool {
 	return t.FirstSubmitAt != nil && now.Sub(*t.FirstSubmitAt) >= r.StuckAfter
 }
@@ -356,7 +346,7 @@ func (r Rules) hasWaitedTooLong(t txmanager.Tx, now time.Time) bool {
 // isPastStuckAfter reports whether t has waited for a receipt for [Rules.StuckAfter].
 func (r Rules) isPastStuckAfter(t txmanager.Tx, now time.Time) bool {
 	waiting := t.State == txmanager.Submitted || (t.State == txmanager.Tracking && t.Sub == txmanager.Pending)
-	return waiting && t.FirstSubmitAt != nil && now.Sub(*t.FirstSubmitAt) >= r.StuckAfter
+	return waiting && r.hasWaitedTooLong(t, now)
 }
 
 // markStuck stops broadcasts of t until an operator or code decides. It is still polled.

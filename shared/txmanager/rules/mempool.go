@@ -113,20 +113,14 @@ var (
 // ask calls the inspector. A panic, or an answer that readers do not know, counts as no diagnosis.
 func (m *Inspection) ask(e MempoolEvidence) (signal txmanager.Signal, advice txmanager.Advice, ok bool) {
 	problem := ""
-	defer func() {
-		if p := recover(); p != nil {
-			problem = fmt.Sprint("the MempoolInspector panicked: ", p)
-		}
-		if problem != "" {
-			ok = false
-		}
-		if problem != "" && m.Unused != nil {
-			m.Unused(e.TxID, problem)
-		}
-	}()
-	signal, advice, ok = m.Inspector.Diagnose(e)
-	if ok && (!slices.Contains(allSignals, signal) || !slices.Contains(allAdvice, advice)) {
+	switch p := txmanager.PanicOf(func() { signal, advice, ok = m.Inspector.Diagnose(e) }); {
+	case p != nil:
+		problem = fmt.Sprint("the MempoolInspector panicked: ", p)
+	case ok && (!slices.Contains(allSignals, signal) || !slices.Contains(allAdvice, advice)):
 		problem = fmt.Sprintf("signal %q, advice %q: want one of %v, and of %v", signal, advice, allSignals, allAdvice)
 	}
-	return signal, advice, ok
+	if problem != "" && m.Unused != nil {
+		m.Unused(e.TxID, problem)
+	}
+	return signal, advice, ok && problem == ""
 }

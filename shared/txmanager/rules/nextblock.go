@@ -22,17 +22,11 @@ func (r Rules) AfterBlocks(n uint64, head txmanager.Header, now time.Time) time.
 	if late := now.Sub(next); late >= 0 {
 		every := r.BlockTime
 		if late < r.BlockTime {
-			every = r.lateBlockEvery()
+			every = min(r.BlockTime, max(r.BlockTime/4, time.Second)) // polls are named by the second
 		}
 		next = next.Add((late/every + 1) * every)
 	}
 	return next.Add(time.Duration(max(n, 1)-1) * r.BlockTime)
-}
-
-// lateBlockEvery is the time between polls for a late block. Polls are named by the second, so that
-// there is at most one a second.
-func (r Rules) lateBlockEvery() time.Duration {
-	return min(r.BlockTime, max(r.BlockTime/4, time.Second))
 }
 
 // expectedFinalAt is when to poll for the finality of the receipt, at most [Rules.WatchEvery] from

@@ -222,9 +222,12 @@ func (p *workPlanner) planAllocation() {
 
 // planExpiry plans the next validUntil.
 func (p *workPlanner) planExpiry() {
-	if mayExpire(p.w) {
-		p.next.AdvanceNow = p.next.AdvanceNow || p.w.ExpiredMore
-		p.next.consider(txmanager.KindAdvance, nextExpiryPoll(p.w))
+	if !mayExpire(p.w) {
+		return
+	}
+	p.next.AdvanceNow = p.next.AdvanceNow || p.w.ExpiredMore
+	if p.w.NextExpiry != nil {
+		p.next.consider(txmanager.KindAdvance, earlierOf(p.w.NextExpiry, p.now.Add(expiryHorizon)))
 	}
 }
 

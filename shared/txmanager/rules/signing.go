@@ -315,7 +315,7 @@ func (p *signaturePlanner) planBump(t txmanager.Tx) signingStep {
 	from := t.State
 	switch {
 	case wanted && reason == "" && p.AskBeforePlaceholder:
-		return signingStep{move: &txmanager.Transition{From: from, To: p.markStuck(t, p.now, bumpNeedsOperator)}, stop: true}
+		return signingStep{move: &txmanager.Transition{From: from, To: p.markStuck(t, p.now, "a higher fee is due, and nonce.placeholder=ask: an operator must decide")}, stop: true}
 	case wanted && reason == "":
 		t.Gas = &next.Params
 		return signingStep{job: &SigningJob{Tx: t, Kind: next.Kind, Unsigned: buildUnsigned(t, next.Call), ExtraWei: next.ExtraWei}}
@@ -335,6 +335,3 @@ func (r Rules) WithBumpedVersion(t txmanager.Tx, job SigningJob) txmanager.Tx {
 	}
 	return r.BumpLater(t, *t.LastSubmitAt)
 }
-
-// bumpNeedsOperator is why an operator must decide about a gas bump.
-const bumpNeedsOperator = "a higher fee is due, and nonce.placeholder=ask: an operator must decide"

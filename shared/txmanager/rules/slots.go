@@ -7,9 +7,6 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// decidedByTimeOut is recorded as the decider of the placeholder for an expired reservation.
-const decidedByTimeOut = "hooks"
-
 // expireReservation is t with a placeholder requested, or STUCK where an operator must decide
 // first. An expired nonce is never allocated again, because its owner may have signed and sent
 // bytes elsewhere (H13).
@@ -34,13 +31,8 @@ type NonceSlots struct {
 // of the load, so that one iteration always gets the same result; the commit checks the clock
 // again.
 func NextSlots(w txmanager.SubmitterState) NonceSlots {
-	for _, t := range w.Open {
-		if t.IsReusable(w.Now) && mayReuseNonce(w) {
-			return NonceSlots{First: *t.Nonce, Count: 1, Reservation: t.ID}
-		}
-		if !t.IsAcknowledged() {
-			break
-		}
+	if lowest := FreeSlots(w, 1); len(lowest) > 0 && lowest[0].Reservation != "" {
+		return lowest[0]
 	}
 	return NonceSlots{First: w.NextNonce, Count: w.RoomInWindow()}
 }
@@ -52,22 +44,15 @@ func mayReuseNonce(w txmanager.SubmitterState) bool { return !w.Strict || len(w.
 // FreeSlots lists the lowest n nonces that are free now, or fewer. Released nonces come first, as
 // long as each lower nonce is acknowledged or itself released. Those from the cursor on follow.
 func FreeSlots(w txmanager.SubmitterState, n int) (all []NonceSlots) {
-	whole := true // no nonce below the cursor blocks
 	for _, t := range w.Open {
 		if t.IsReusable(w.Now) && mayReuseNonce(w) {
 			all = append(all, NonceSlots{First: *t.Nonce, Count: 1, Reservation: t.ID})
 		} else if !t.IsAcknowledged() {
-			whole = false
-			break
+			return all[:min(len(all), n)]
 		}
 	}
-	if whole {
-		for i := range w.RoomInWindow() {
-			if len(all) == n {
-				break
-			}
-			all = append(all, NonceSlots{First: w.NextNonce + uint64(i), Count: 1})
-		}
+	for i := range min(w.RoomInWindow(), n) {
+		all = append(all, NonceSlots{First: w.NextNonce + uint64(i), Count: 1})
 	}
 	return all[:min(len(all), n)]
 }

@@ -18,30 +18,40 @@ func (t *Session) LogAttrs() []any {
 	return []any{"submitter", t.State.Lease.Submitter, "nodeId", t.Node, "fencingToken", t.State.Lease.Token}
 }
 
-// NoteCommit reports a commit to the log and the watcher, before t.state changes.
-func (t *Session) NoteCommit(ctx context.Context, began time.Time, w txmanager.Commit, done txmanager.CommitResult) {
-	before := t.loadedByID()
-	t.logCommit(ctx, w, done, before)
-	t.watchCommit(ctx, began, w, done, before)
-}
-
-// logCommit logs each transaction that a commit changed, and a violation of the account.
-func (t *Session) logCommit(ctx context.Context, w txmanager.Commit, done txmanager.CommitResult, before map[string]txmanager.Tx) {
-	log := t.Log.With(t.LogAttrs()...)
+// reportCommit reports each transaction that a commit changed, and a violation of the account, to the log
+// and the watcher, before t.State changes. If the store skipped a transition, those out of QUEUED are not
+// reported to the watcher: it is unknown which one was skipped.
+func (t *Session) reportCommit(ctx context.Context, began time.Time, w txmanager.Commit, done txmanager.CommitResult) {
+	before, log := t.loadedByID(), t.Log.With(t.LogAttrs()...)
+	var steps []txmanager.Step
 	for _, a := range w.Allocations[:done.Allocated] {
 		logTx(ctx, log, "nonce allocated", txmanager.Queued, a.Tx)
+		steps = append(steps, txmanager.Step{From: before[a.Tx.ID], To: a.Tx})
 	}
 	for _, v := range w.Versions {
 		logTx(ctx, log, "signed", v.From, v.Tx)
+		steps = append(steps, txmanager.Step{From: before[v.Tx.ID], To: v.Tx, ExtraWei: v.ExtraWei})
 	}
 	logReservations(ctx, log, w, done)
 	logTransitions(ctx, log, w.Transitions, before)
+	for _, m := range w.Transitions {
+		if from := before[m.To.ID]; m.From != txmanager.Queued || done.Transitioned >= len(w.Transitions) {
+			steps = append(steps, txmanager.Step{From: from, To: m.To, NewFork: isNewFork(from, m.To), Decided: m.Decision})
+		}
+	}
 	switch c := w.Cursor; {
 	case c.OpenIncident != nil:
 		log.ErrorContext(ctx, "PROTECT: "+c.OpenIncident.Description, "evidence", c.OpenIncident)
 	case c.Suspect != nil:
 		log.WarnContext(ctx, "seen once, PROTECT if seen again: "+c.Suspect.Description, "evidence", c.Suspect)
 	}
+	if t.Watcher == nil || len(steps) == 0 {
+		return
+	}
+	for i := range steps {
+		steps[i].Age = t.ageOf(steps[i].To)
+	}
+	t.Watcher.Committed(ctx, began, steps)
 }
 
 // logReservations logs reserved nonces and their owners' marks.
@@ -81,7 +91,7 @@ func transitionMessage(x, to txmanager.Tx) string {
 	switch {
 	case x.State != to.State, x.Sub != to.Sub, x.LastError != to.LastError:
 		return "transaction changed state"
-	case x.Receipt != nil && to.Receipt != nil && !rules.IsPrefix(x.Confirmations, to.Confirmations):
+	case isNewFork(x, to):
 		return "newFork: list of confirmations replaced"
 	case to.State == txmanager.InFlight && to.SubmitAttempts > x.SubmitAttempts:
 		return "handler call claimed"
@@ -144,34 +154,6 @@ func (t *Session) loadedByID() map[string]txmanager.Tx {
 		}
 	}
 	return all
-}
-
-// watchCommit reports the changes of w to the watcher. If the store skipped a transition, those
-// out of QUEUED are not reported: it is unknown which one was skipped.
-func (t *Session) watchCommit(ctx context.Context, began time.Time, w txmanager.Commit, done txmanager.CommitResult, before map[string]txmanager.Tx) {
-	if t.Watcher == nil {
-		return
-	}
-	steps := make([]txmanager.Step, 0, len(w.Allocations)+len(w.Versions)+len(w.Transitions))
-	for _, a := range w.Allocations[:done.Allocated] {
-		steps = append(steps, txmanager.Step{From: before[a.Tx.ID], To: a.Tx})
-	}
-	for _, v := range w.Versions {
-		steps = append(steps, txmanager.Step{From: before[v.Tx.ID], To: v.Tx, ExtraWei: v.ExtraWei})
-	}
-	for _, m := range w.Transitions {
-		if m.From == txmanager.Queued && done.Transitioned < len(w.Transitions) {
-			continue
-		}
-		from := before[m.To.ID]
-		steps = append(steps, txmanager.Step{From: from, To: m.To, NewFork: isNewFork(from, m.To), Decided: m.Decision})
-	}
-	for i := range steps {
-		steps[i].Age = t.ageOf(steps[i].To)
-	}
-	if len(steps) > 0 {
-		t.Watcher.Committed(ctx, began, steps)
-	}
 }
 
 // isNewFork reports whether the list of confirming blocks was replaced, or a receipt was removed

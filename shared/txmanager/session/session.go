@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/lease"
@@ -99,7 +100,7 @@ func (w *Service) OpenWaiting(ctx context.Context, s txmanager.Submitter) (*Sess
 
 // Open is the session of an acquired lease.
 func (w *Service) Open(chain txmanager.ChainConnector, kind txmanager.Kind, state txmanager.SubmitterState) *Session {
-	return &Session{Service: w, Chain: payloadCache{chain, make(map[string]readCall)}, Kind: kind, Began: time.Now(), State: state}
+	return &Session{Service: w, Chain: payloadCache{chain, make(map[string]func() (txmanager.Call, error))}, Kind: kind, Began: time.Now(), State: state}
 }
 
 // ReleaseUnknown releases a lease that may have been acquired, since the answer was lost. No task
@@ -155,7 +156,7 @@ func (t *Session) Commit(ctx context.Context, w txmanager.Commit) (txmanager.Com
 	if err != nil {
 		return written, fmt.Errorf("write for %s: %w", t.State.Submitter(), err)
 	}
-	t.NoteCommit(ctx, began, w, written)
+	t.reportCommit(ctx, began, w, written)
 	t.State = rules.AfterCommit(t.State, rules.OnlyBound(w, written))
 	if t.Released = written.Released; t.Released {
 		t.State.Lease.Token = written.Token
@@ -164,12 +165,24 @@ func (t *Session) Commit(ctx context.Context, w txmanager.Commit) (txmanager.Com
 }
 
 // Query queries the chain once, within the lease.
-func (t *Session) Query(ctx context.Context, q txmanager.ChainQuery) (v txmanager.ChainObservation, err error) {
+func (t *Session) Query(ctx context.Context, q txmanager.ChainQuery) (txmanager.ChainObservation, error) {
+	return Outside(ctx, t, func(ctx context.Context) (txmanager.ChainObservation, error) { return t.Chain.Query(ctx, q) })
+}
+
+// FindConsumingTx finds the transaction that consumed nonce n, within the lease.
+func (t *Session) FindConsumingTx(ctx context.Context, n uint64) (txmanager.ConsumingTx, error) {
+	return Outside(ctx, t, func(ctx context.Context) (txmanager.ConsumingTx, error) {
+		return t.Chain.FindConsumingTx(ctx, t.State.Submitter(), n)
+	})
+}
+
+// Outside is [Session.CallOutside] for a call with a result.
+func Outside[T any](ctx context.Context, t *Session, f func(context.Context) (T, error)) (result T, err error) {
 	err = t.CallOutside(ctx, func(ctx context.Context) error {
-		v, err = t.Chain.Query(ctx, q)
+		result, err = f(ctx)
 		return err
 	})
-	return v, err
+	return result, err
 }
 
 // CallOutside makes one outside call, which must end before the lease does. A released lease counts
@@ -228,20 +241,13 @@ func (w *Service) CrashPoint(point string) {
 // payloadCache parses each payload once in a lease session.
 type payloadCache struct {
 	txmanager.ChainConnector
-	read map[string]readCall
-}
-
-type readCall struct {
-	call txmanager.Call
-	err  error
+	read map[string]func() (txmanager.Call, error) // by payload
 }
 
 // ParsePayload implements [txmanager.ChainConnector].
 func (m payloadCache) ParsePayload(payload []byte) (txmanager.Call, error) {
-	if known, ok := m.read[string(payload)]; ok {
-		return known.call, known.err
+	if m.read[string(payload)] == nil {
+		m.read[string(payload)] = sync.OnceValues(func() (txmanager.Call, error) { return m.ChainConnector.ParsePayload(payload) })
 	}
-	call, err := m.ChainConnector.ParsePayload(payload)
-	m.read[string(payload)] = readCall{call, err}
-	return call, err
+	return m.read[string(payload)]()
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/big"
 	"strings"
+	"sync"
 
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -47,9 +48,8 @@ func (t *invocation) callHandlers(ctx context.Context, v txmanager.ChainObservat
 	if why := cmp.Or(rules.Unproved(x), txmanager.WaitFor(txmanager.WaitHandler, t.worker.missingHandlerReason(x))); why.Reason != "" {
 		return map[string]rules.HandlerResult{x.ID: {Wait: why}}, false, nil
 	}
-	if x.SubmitAttempts++; x.FirstSubmitAt == nil {
-		x.FirstSubmitAt = new(t.State.DatabaseTime())
-	}
+	x.SubmitAttempts++
+	x.FirstSubmitAt = cmp.Or(x.FirstSubmitAt, new(t.State.DatabaseTime()))
 	if out, err := t.commit(ctx, txmanager.Commit{Transitions: []txmanager.Transition{{From: txmanager.InFlight, To: x}}}, false); err != nil || out.outdated {
 		return nil, out.outdated, err
 	}
@@ -316,79 +316,61 @@ func (t *invocation) feeWait(x txmanager.Tx, g txmanager.GasParams, dear string)
 	return txmanager.Wait{}
 }
 
-// signRequest is a handler's request to its lease session.
-type signRequest struct {
-	call   txmanager.Call
-	answer chan<- signAnswer // buffered for one answer
-}
-
-type signAnswer struct {
-	signed txmanager.Signed
-	err    error
-}
-
-// handlerSigner is the [txmanager.NonceSigner] of one handler call. The lease session itself signs, since
-// nothing else may write under its lease.
+// handlerSigner is the [txmanager.NonceSigner] of one handler call. It signs under its lock, while the lease
+// session only waits: nothing else may write under the lease.
 type handlerSigner struct {
-	requests chan<- signRequest
-	done     <-chan struct{}
+	mu     sync.Mutex
+	sign   func(txmanager.Call) (s txmanager.Signed, refused, broken error)
+	over   bool   // the handler call ended
+	end    func() // ends the handler call
+	broken error  // of the lease session, which sign reported
 }
 
 // Sign implements [txmanager.NonceSigner].
-func (b handlerSigner) Sign(ctx context.Context, c txmanager.Call) (txmanager.Signed, error) {
-	answer := make(chan signAnswer, 1)
-	select {
-	case b.requests <- signRequest{c, answer}:
-	case <-b.done:
-		return txmanager.Signed{}, txmanager.ErrHandlerCallOver
-	case <-ctx.Done():
-		return txmanager.Signed{}, ctx.Err()
+func (b *handlerSigner) Sign(ctx context.Context, c txmanager.Call) (s txmanager.Signed, refused error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.over {
+		return s, txmanager.ErrHandlerCallOver
 	}
-	select {
-	case a := <-answer:
-		return a.signed, a.err
-	case <-b.done:
+	if err := ctx.Err(); err != nil {
+		return s, err
 	}
-	select {
-	case a := <-answer: // both channels were ready
-		return a.signed, a.err
-	default:
+	if s, refused, b.broken = b.sign(c); b.broken != nil {
+		b.over = true
+		b.end()
 		return txmanager.Signed{}, txmanager.ErrHandlerCallOver
 	}
+	return s, refused
 }
 
-// runHandler waits for the handler until ctx ends, and meanwhile serves its sign requests. A
-// handler that does not return by then is left running. A panic becomes its error. broken is
-// sign's error about the lease session.
+// runHandler waits for the handler until ctx ends, and meanwhile lets it sign. A handler that does not
+// return by then is left running. A panic becomes its error. broken is sign's error about the lease
+// session, which ends the call at once.
 func runHandler(ctx context.Context, h txmanager.Handler, n txmanager.NonceContext, sign func(txmanager.Call) (s txmanager.Signed, refused, broken error)) (tx txmanager.Transaction, failed, broken error) {
 	type answer struct {
 		tx  txmanager.Transaction
 		err error
 	}
-	done, over, requests := make(chan answer, 1), make(chan struct{}), make(chan signRequest)
-	defer close(over)
-	n.Signer = handlerSigner{requests, over}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	signer, done := &handlerSigner{sign: sign, end: cancel}, make(chan answer, 1)
+	n.Signer = signer
 	go func() {
-		defer func() {
-			if p := recover(); p != nil {
-				done <- answer{err: fmt.Errorf("panic: %v", p)}
-			}
-		}()
-		tx, err := h(ctx, n)
-		done <- answer{tx, err}
-	}()
-	for {
-		select {
-		case a := <-done:
-			return a.tx, a.err, nil
-		case r := <-requests:
-			s, refused, broken := sign(r.call)
-			if broken != nil {
-				return tx, nil, broken
-			}
-			r.answer <- signAnswer{s, refused}
-		case <-ctx.Done():
-			return tx, fmt.Errorf("no answer in time: %w", ctx.Err()), nil
+		var a answer
+		if p := txmanager.PanicOf(func() { a.tx, a.err = h(ctx, n) }); p != nil {
+			a.err = fmt.Errorf("panic: %v", p)
 		}
+		done <- a
+	}()
+	var a answer
+	select {
+	case a = <-done:
+	case <-ctx.Done():
+		a.err = fmt.Errorf("no answer in time: %w", ctx.Err())
 	}
+	signer.mu.Lock() // waits for a signature that is under way
+	defer signer.mu.Unlock()
+	signer.over = true
+	return a.tx, a.err, signer.broken
 }

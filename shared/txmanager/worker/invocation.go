@@ -46,14 +46,15 @@ type unsent struct {
 
 // run iterates until the lease is released, then enqueues the next task.
 func (t *invocation) run(ctx context.Context) error {
-	err := protect.ReadForeign(ctx, t.Session)
-	if err == nil {
-		return t.runFrom(ctx, t.iterate)
-	}
-	return t.endFailed(ctx, err)
+	return t.runFrom(ctx, func(ctx context.Context, queried bool) (outcome, error) {
+		if err := protect.ReadForeign(ctx, t.Session); err != nil {
+			return outcome{}, err
+		}
+		return t.iterate(ctx, queried)
+	})
 }
 
-// runFrom is run with another first iteration.
+// runFrom is run with another first iteration. After an error it releases the lease, unless it is lost.
 func (t *invocation) runFrom(ctx context.Context, iterate func(ctx context.Context, queried bool) (outcome, error)) (err error) {
 	for queried := false; err == nil; iterate = t.iterate {
 		var out outcome
@@ -68,11 +69,6 @@ func (t *invocation) runFrom(ctx context.Context, iterate func(ctx context.Conte
 			err = t.beginIteration(ctx)
 		}
 	}
-	return t.endFailed(ctx, err)
-}
-
-// endFailed releases the lease after err, unless it is lost.
-func (t *invocation) endFailed(ctx context.Context, err error) error {
 	if !errors.Is(err, lease.ErrFenced) {
 		t.ReleaseAfterFailure(ctx)
 	}

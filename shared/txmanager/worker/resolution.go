@@ -40,11 +40,9 @@ func (t *invocation) resolveStuck(ctx context.Context, j *rules.Evaluation) (dec
 
 // callResolution treats a panic of the code as [txmanager.ActionWait].
 func (t *invocation) callResolution(ctx context.Context, x txmanager.Tx) (action txmanager.Action, reason string) {
-	defer func() {
-		if p := recover(); p != nil {
-			t.Log.ErrorContext(ctx, "the StuckResolution panicked", append(t.LogAttrs(), "txId", x.ID, "panic", fmt.Sprint(p))...)
-			action = txmanager.ActionWait
-		}
-	}()
-	return t.worker.Resolution.Resolve(x)
+	if p := txmanager.PanicOf(func() { action, reason = t.worker.Resolution.Resolve(x) }); p != nil {
+		t.Log.ErrorContext(ctx, "the StuckResolution panicked", append(t.LogAttrs(), "txId", x.ID, "panic", fmt.Sprint(p))...)
+		return txmanager.ActionWait, ""
+	}
+	return action, reason
 }

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
+	"github.com/fencepost/fencepost/shared/txmanager/session"
 )
 
 // signInOrder requests n signatures in nonce order, at most atOnce at a time. It returns the
@@ -20,41 +23,38 @@ import (
 //
 // The function sign is called by several goroutines. This goroutine renews the lease for all of
 // them.
-func (t *invocation) signInOrder(ctx context.Context, n, atOnce int, sign func(ctx context.Context, i int) (txmanager.Signed, error)) (all []txmanager.Signed, err error) {
-	type answer struct {
-		i      int
-		signed txmanager.Signed
-		err    error
-	}
-	answers := make(chan answer)
-	all = make([]txmanager.Signed, n)
-	began, asked, waiting, until := time.Now(), 0, 0, n // until: index of the first missing one
-	for {
-		for asked < until && waiting < max(atOnce, 1) && (asked == 0 || !t.isSigningTimeOver(began)) {
-			if t.Timing.Lease.Short(t.State.Lease) {
-				if failed := t.RenewLease(ctx); failed != nil {
-					until, err = asked, failed
-					break
-				}
+func (t *invocation) signInOrder(ctx context.Context, n, atOnce int, sign func(ctx context.Context, i int) (txmanager.Signed, error)) ([]txmanager.Signed, error) {
+	all, errs := make([]txmanager.Signed, n), make([]error, n)
+	var signing sync.WaitGroup
+	var failed atomic.Bool
+	slots := make(chan struct{}, max(atOnce, 1))
+	began, asked := time.Now(), 0
+	for ; asked < n; asked++ {
+		slots <- struct{}{}
+		if failed.Load() || asked > 0 && t.isSigningTimeOver(began) {
+			break
+		}
+		if t.Timing.Lease.Short(t.State.Lease) {
+			if errs[asked] = t.RenewLease(ctx); errs[asked] != nil {
+				break
 			}
-			call, cancel := t.State.Lease.CallContext(ctx, t.signTimeout())
-			i := asked
-			go func() {
-				defer cancel()
-				s, failed := sign(call, i)
-				answers <- answer{i, s, failed}
-			}()
-			asked, waiting = asked+1, waiting+1
 		}
-		if waiting == 0 {
-			return all[:min(asked, until)], err
-		}
-		a := <-answers
-		waiting--
-		if all[a.i] = a.signed; a.err != nil && a.i < until {
-			until, err = a.i, a.err
+		call, cancel := t.State.Lease.CallContext(ctx, t.signTimeout())
+		i := asked
+		signing.Go(func() {
+			defer func() { cancel(); <-slots }()
+			if all[i], errs[i] = sign(call, i); errs[i] != nil {
+				failed.Store(true)
+			}
+		})
+	}
+	signing.Wait()
+	for i, err := range errs {
+		if err != nil {
+			return all[:i], err
 		}
 	}
+	return all[:asked], nil
 }
 
 // signParallelism is how many signatures of s may be requested at once. A signer outside this
@@ -87,7 +87,7 @@ func (t *invocation) planQueue(ctx context.Context, v txmanager.ChainObservation
 		why = txmanager.Wait{Cause: txmanager.WaitSuspected, Reason: seen.Description}
 	}
 	if why.Reason != "" {
-		p.Transitions, p.Waiting = rules.WaitAtHead(w, why, t.Rules.AfterBlocks(1, v.Head, w.DatabaseTime())), true
+		p.Transitions = rules.WaitAtHead(w, why, t.Rules.AfterBlocks(1, v.Head, w.DatabaseTime()))
 		return p
 	}
 	t.checkQueue(ctx)
@@ -115,9 +115,11 @@ func (t *invocation) signAllocations(ctx context.Context, p *rules.AllocationPla
 	}
 	if missing := len(signed); missing < n {
 		if err != nil {
-			x := rules.QueuedTx(t.State, p.Allocations[missing].Tx)
+			asLoaded := func(x txmanager.Tx) bool { return x.ID == p.Allocations[missing].Tx.ID }
+			x := t.State.Queue[slices.IndexFunc(t.State.Queue, asLoaded)]
 			x.HeldBackSince, x.DeferredAt = nil, nil
-			p.Wait(x, t.unsigned(ctx, p.Allocations[missing].Tx, err), t.State.DatabaseTime().Add(t.Rules.BlockTime))
+			why := txmanager.Wait{Cause: txmanager.WaitSigner, Reason: t.logUnsigned(ctx, p.Allocations[missing].Tx, err)}
+			p.Wait(x, why, t.State.DatabaseTime().Add(t.Rules.BlockTime))
 		}
 		p.Allocations = p.Allocations[:missing]
 		return
@@ -171,11 +173,6 @@ func (t *invocation) sign(ctx context.Context, tx txmanager.Unsigned) (s txmanag
 		return err
 	})
 	return s, err
-}
-
-// unsigned is the wait for the signer, whose error is logged.
-func (t *invocation) unsigned(ctx context.Context, x txmanager.Tx, err error) txmanager.Wait {
-	return txmanager.Wait{Cause: txmanager.WaitSigner, Reason: t.logUnsigned(ctx, x, err)}
 }
 
 // logUnsigned logs why a signer gave no answer, and returns the text that a caller may read.
@@ -290,10 +287,7 @@ func (t *invocation) send(ctx context.Context, txs []txmanager.Tx, again []strin
 	}
 	t.CrashPoint("sending")
 	began := time.Now()
-	err = t.CallOutside(ctx, func(ctx context.Context) error {
-		results = t.Chain.Send(ctx, raws)
-		return nil
-	})
+	results, err = session.Outside(ctx, t.Session, func(ctx context.Context) ([]txmanager.SendResult, error) { return t.Chain.Send(ctx, raws), nil })
 	if err != nil {
 		return nil, err
 	}
@@ -302,7 +296,7 @@ func (t *invocation) send(ctx context.Context, txs []txmanager.Tx, again []strin
 		results[i].Answers = res.EachAnswer()
 	}
 	t.resolveNonceTooLow(ctx, txs, results)
-	before := rules.IDSet(again)
+	before := rules.SetOf(again)
 	for i, x := range txs {
 		t.LogBroadcast(ctx, x, results[i])
 		t.WatchBroadcast(ctx, began, x, results[i], before[x.ID])
@@ -333,6 +327,6 @@ func (t *invocation) resolveNonceTooLow(ctx context.Context, txs []txmanager.Tx,
 
 // openByID lists the open transactions with these ids, by nonce.
 func openByID(w txmanager.SubmitterState, ids []string) []txmanager.Tx {
-	picked := rules.IDSet(ids)
+	picked := rules.SetOf(ids)
 	return slices.DeleteFunc(slices.Clone(w.Open), func(t txmanager.Tx) bool { return !picked[t.ID] })
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/protect"
-	"github.com/fencepost/fencepost/shared/txmanager/reservation"
 	"github.com/fencepost/fencepost/shared/txmanager/session"
 )
 
@@ -89,19 +88,4 @@ func (w *Worker) ServeSubmitter(ctx context.Context, s txmanager.Submitter, kind
 // ReleaseSubmitter ends an incident: see [protect.Release].
 func (w *Worker) ReleaseSubmitter(ctx context.Context, s txmanager.Submitter, l txmanager.ReleaseRequest) (txmanager.ReleaseResult, error) {
 	return protect.Release(ctx, &w.Service, s, l)
-}
-
-// ReserveNonces reserves nonces: see [reservation.Reserve].
-func (w *Worker) ReserveNonces(ctx context.Context, s txmanager.Submitter, r txmanager.ReserveRequest) error {
-	return reservation.Reserve(ctx, &w.Service, s, r)
-}
-
-// MarkReservation records an owner's mark: see [reservation.Mark].
-func (w *Worker) MarkReservation(ctx context.Context, s txmanager.Submitter, m txmanager.ReservationMark) error {
-	return reservation.Mark(ctx, &w.Service, s, m)
-}
-
-// ParseSignedFor parses bytes that were signed for s elsewhere: see [reservation.ParseSignedFor].
-func (w *Worker) ParseSignedFor(s txmanager.Submitter, raw []byte) (txmanager.Unsigned, txmanager.Signed, error) {
-	return reservation.ParseSignedFor(&w.Service, s, raw)
 }

@@ -30,7 +30,7 @@ func Parse(seq uint64, body []byte) (Entry, error) {
 		return Entry{}, errors.New("an entry ends within its codes")
 	}
 	e := Entry{Seq: seq, Request: Request{Kind: Kind(body[0]), Status: Status(body[2]), Precision: body[3]}}
-	if !e.Kind.valid() || int(body[1]) >= len(reasons) || e.Status > Disabled || e.Precision > wire.MaxPrecision {
+	if !e.Kind.valid() || int(body[1]) >= len(reasons) || e.Status > Disabled || e.Precision > transfer.MaxPrecision {
 		return Entry{}, fmt.Errorf("codes %v are unknown here; a newer core may have written them", body[:4])
 	}
 	e.Refused = reasons[body[1]]

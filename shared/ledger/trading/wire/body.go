@@ -4,7 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"math"
+	"regexp"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -83,9 +85,6 @@ func (s AccountStatus) Check() (createdAt time.Time, err error) {
 	return createdAt, wrong("status", "want ACTIVE, FROZEN or DISABLED")
 }
 
-// MaxPrecision is the largest number of decimals that an asset can have.
-const MaxPrecision = 8
-
 // Check returns the body's creation time, or a [*FieldError] for an invalid member.
 func (a Asset) Check() (createdAt time.Time, err error) {
 	if createdAt, err = parseKey(a.ReqID, a.CreatedAt); err != nil {
@@ -94,8 +93,8 @@ func (a Asset) Check() (createdAt time.Time, err error) {
 	if a.AssetID == nil || *a.AssetID <= 0 {
 		return createdAt, wrong("assetId", "want a number from 1 to %d", math.MaxInt32)
 	}
-	if a.Precision == nil || *a.Precision > MaxPrecision {
-		return createdAt, wrong("precision", "want a number from 0 to %d", MaxPrecision)
+	if a.Precision == nil || *a.Precision > transfer.MaxPrecision {
+		return createdAt, wrong("precision", "want a number from 0 to %d", transfer.MaxPrecision)
 	}
 	return createdAt, nil
 }
@@ -158,7 +157,7 @@ func CheckOutcome(outcome string, reason transfer.Reason) error {
 	switch {
 	case outcome == Applied && reason == "":
 		return nil
-	case outcome == RefusedEver && isCode(string(reason)):
+	case outcome == RefusedEver && reasonCode.MatchString(string(reason)):
 		return nil
 	case outcome == RefusedEver:
 		return wrong("reason", "want a code in capitals, at most %d bytes", MaxReason)
@@ -168,11 +167,4 @@ func CheckOutcome(outcome string, reason transfer.Reason) error {
 	return wrong("outcome", "want %q or %q", Applied, RefusedEver)
 }
 
-func isCode(text string) bool {
-	for i := range len(text) {
-		if c := text[i]; (c < 'A' || c > 'Z') && c != '_' {
-			return false
-		}
-	}
-	return text != "" && len(text) <= MaxReason
-}
+var reasonCode = regexp.MustCompile(fmt.Sprintf("^[A-Z_]{1,%d}$", MaxReason))

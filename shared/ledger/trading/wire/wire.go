@@ -6,10 +6,14 @@ package wire
 
 import (
 	"fmt"
+	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/web"
 )
 
 // The paths. A change that an old client would misread needs a new version.
@@ -170,11 +174,7 @@ type BalanceOfOne struct {
 
 // Moves reports whether the operation moves money by a request.
 func Moves(op transfer.Op) bool {
-	switch op {
-	case transfer.Withdraw, transfer.Deposit, transfer.Refund, transfer.OutsideDeposit, transfer.OutsideWithdrawal:
-		return true
-	}
-	return false
+	return slices.Contains([]transfer.Op{transfer.Withdraw, transfer.Deposit, transfer.Refund, transfer.OutsideDeposit, transfer.OutsideWithdrawal}, op)
 }
 
 // FieldError names an invalid member of a body and describes the expected value.
@@ -219,10 +219,27 @@ func CheckReqID(id string) error {
 	if id == "" || len(id) > MaxReqID {
 		return wrong("reqId", "want 1 to %d bytes", MaxReqID)
 	}
-	for i := range len(id) {
-		if id[i] <= ' ' || id[i] > '~' {
-			return wrong("reqId", "want printable ASCII without spaces")
-		}
+	if strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return wrong("reqId", "want printable ASCII without spaces")
 	}
 	return nil
 }
+
+// The codes of the core's problems, beside those of [web]. None of them means that an operation was
+// refused: after each the result is still open.
+var (
+	Halted          = web.Code{Name: "HALTED", Status: http.StatusServiceUnavailable}  // no answers until an operator has resolved the halt
+	Contradiction   = web.Code{Name: "CONTRADICTION", Status: http.StatusConflict}     // other fields are stored under the key
+	BeyondHorizon   = web.Code{Name: "BEYOND_HORIZON", Status: http.StatusConflict}    // too old: the key may have been forgotten
+	NotForgotten    = web.Code{Name: "NOT_FORGOTTEN", Status: http.StatusConflict}     // of a record: the operation still has its answer
+	EvidenceDiffers = web.Code{Name: "EVIDENCE_DIFFERS", Status: http.StatusConflict}  // the line that a record names has other content
+	AccountMoved    = web.Code{Name: "ACCOUNT_MOVED", Status: http.StatusConflict}     // of an adjustment: the balance has changed
+	OutOfRange      = web.Code{Name: "OUT_OF_RANGE", Status: http.StatusConflict}      // an adjustment that would leave the account's range
+	CreatedAhead    = web.Code{Name: "CREATED_AHEAD", Status: http.StatusConflict}     // created after now, by the core's clock
+	NoWithdrawal    = web.Code{Name: "NO_WITHDRAWAL", Status: http.StatusConflict}     // there is nothing to refund
+	RefundOverflow  = web.Code{Name: "REFUND_OVERFLOW", Status: http.StatusConflict}   // the account cannot hold the refund yet
+	NothingStored   = web.Code{Name: "NOTHING_STORED", Status: http.StatusConflict}    // of a refund, which cannot be resolved
+	ViewGone        = web.Code{Name: "VIEW_GONE", Status: http.StatusGone}             // begin again with the first page
+	AccountNotFound = web.Code{Name: "ACCOUNT_NOT_FOUND", Status: http.StatusNotFound} // no deposit has created it
+	Busy            = web.Code{Name: "BUSY", Status: http.StatusServiceUnavailable}    // too many requests wait already; nothing was done
+)
