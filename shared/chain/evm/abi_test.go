@@ -204,8 +204,8 @@ func (d draw) integer(name string) string {
 // same compares the encoding of a call with the oracle's: bytes, and error texts.
 func same(t *testing.T, signature, args string, in []abi.ArgumentMarshaling) {
 	t.Helper()
-	want, refused := oracleCall(signature, in, json.RawMessage(args))
-	got, err := encodeCall(signature, json.RawMessage(args))
+	want, refused := oracleCall(signature, in, decoded(args))
+	got, err := encodeCall(signature, decoded(args))
 	switch {
 	case (err == nil) != (refused == nil), err != nil && err.Error() != refused.Error():
 		t.Fatalf("%s of %s: got error %v, want %v", signature, args, err, refused)
@@ -266,7 +266,7 @@ func FuzzEncodeCall(f *testing.F) {
 	f.Fuzz(func(t *testing.T, signature, args string) {
 		types, err := parseSignature(signature)
 		if err != nil || !json.Valid([]byte(args)) {
-			if data, err := encodeCall(signature, json.RawMessage(args)); err == nil {
+			if data, err := encodeCall(signature, decoded(args)); err == nil {
 				t.Errorf("%q of %q: got %x, want an error", signature, args, data)
 			}
 			return
@@ -275,7 +275,7 @@ func FuzzEncodeCall(f *testing.F) {
 		for i := range types {
 			in[i] = marshaling(types[i], i)
 		}
-		same(t, signature, string(bytes.TrimSpace([]byte(args))), in)
+		same(t, signature, args, in)
 	})
 }
 
@@ -290,7 +290,7 @@ func TestEncodeCallBoundsItsData(t *testing.T) {
 		{"f(bool[])", `[[` + strings.TrimSuffix(strings.Repeat("true,", (maxData-4)/32-1), ",") + `]]`, 4 + 32*(1+(maxData-4)/32)},
 		{"f(bool[][])", `[[` + strings.TrimSuffix(strings.Repeat("[],", 300_000), ",") + `]]`, 4 + 64 + 64*300_000},
 	} {
-		data, err := encodeCall(c.signature, json.RawMessage(c.args))
+		data, err := encodeCall(c.signature, decoded(c.args))
 		var problem *chain.FieldError
 		switch {
 		case c.size == 0 && (err != nil || len(data) > maxData):

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/big"
 	"strconv"
-	"strings"
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
 
@@ -90,7 +89,7 @@ func (Family) StoredCall(stored []byte) (txmanager.Call, error) {
 		return txmanager.Call{}, err
 	}
 	for name, canonical := range p.all() {
-		if raw, given := fields[name]; given && string(raw) != strconv.Quote(*canonical) {
+		if value, given := fields[name]; given && value != any(*canonical) {
 			return txmanager.Call{}, invalid("payload."+name, "want the canonical form %q", *canonical)
 		}
 	}
@@ -106,8 +105,8 @@ func (p payload) all() map[string]*string {
 		"maxFeePerGas": p.FeeCap, "maxPriorityFeePerGas": p.Priority}
 }
 
-func readPayload(fields map[string]json.RawMessage) (p payload, call txmanager.Call, err error) {
-	readData := func(raw json.RawMessage, field string) ([]byte, error) { return readHex(raw, field, maxData) }
+func readPayload(fields map[string]any) (p payload, call txmanager.Call, err error) {
+	readData := func(v any, field string) ([]byte, error) { return readHex(v, field, maxData) }
 	decimal := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	err = cmp.Or(
 		readMember(fields, "to", readAddress, &call.To, &p.To, (*txmanager.Address).String),
@@ -125,13 +124,13 @@ func readPayload(fields map[string]json.RawMessage) (p payload, call txmanager.C
 }
 
 // readMember reads a field, if it is given. It stores the value in into, and its canonical form in text.
-func readMember[T any](fields map[string]json.RawMessage, name string, read func(json.RawMessage, string) (T, error),
+func readMember[T any](fields map[string]any, name string, read func(any, string) (T, error),
 	into *T, text **string, canonical func(T) string) error {
-	raw, given := fields[name]
+	v, given := fields[name]
 	if !given {
 		return nil
 	}
-	value, err := read(raw, "payload."+name)
+	value, err := read(v, "payload."+name)
 	if err == nil {
 		*into, *text = value, new(canonical(value))
 	}
@@ -205,8 +204,8 @@ func checkGas(call txmanager.Call) error {
 	return nil
 }
 
-func readGas(raw json.RawMessage, field string) (uint64, error) {
-	n, err := readInteger(raw, field)
+func readGas(v any, field string) (uint64, error) {
+	n, err := readInteger(v, field)
 	if err != nil {
 		return 0, err
 	}
@@ -216,8 +215,8 @@ func readGas(raw json.RawMessage, field string) (uint64, error) {
 	return n.Uint64(), nil
 }
 
-func readAmount(raw json.RawMessage, field string) (*big.Int, error) {
-	text, err := readString(raw, field)
+func readAmount(v any, field string) (*big.Int, error) {
+	text, err := readString(v, field)
 	if err != nil {
 		return nil, err
 	}
@@ -232,14 +231,10 @@ func readAmount(raw json.RawMessage, field string) (*big.Int, error) {
 var maxSafeInteger = big.NewInt(1<<53 - 1)
 
 // readInteger reads a decimal string, or a JSON integer that cannot have been rounded.
-func readInteger(raw json.RawMessage, field string) (*big.Int, error) {
-	text := string(raw)
-	quoted := strings.HasPrefix(text, `"`)
-	if quoted {
-		var err error
-		if text, err = readString(raw, field); err != nil {
-			return nil, err
-		}
+func readInteger(v any, field string) (*big.Int, error) {
+	text, quoted := v.(string)
+	if number, ok := v.(json.Number); ok {
+		text = number.String()
 	}
 	n, ok := parseDecimal(text)
 	if !ok {
