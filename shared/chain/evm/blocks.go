@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ethereum/go-ethereum/common/hexutil"
-
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -47,7 +45,7 @@ func (c *Connector) readBlocks(ctx context.Context, q txmanager.BlocksQuery) (r 
 			return r, cannotTell(err)
 		}
 		for _, tx := range txs {
-			if r.Transactions[uint64(tx.Nonce)], err = tx.consumer(fullBlock{Number: hexutil.Uint64(tx.number), Hash: tx.hash}, c.node); err != nil {
+			if r.Transactions[uint64(tx.Nonce)], err = tx.consumer(c.node); err != nil {
 				return r, err
 			}
 		}

@@ -285,28 +285,28 @@ func (s *sentSearch) halve(ctx context.Context, spans []sentSpan) (halves []sent
 
 func (s sentSpan) middle() uint64 { return s.low + (s.high-s.low)/2 }
 
-// sentTx is a transaction of the account, in its block.
-type sentTx struct {
-	transaction
-	number uint64
-	hash   txmanager.Hash
-}
-
 // sentIn reads whole blocks and returns the account's transactions.
-func (c *Connector) sentIn(ctx context.Context, of txmanager.Address, blocks []uint64) (txs []sentTx, err error) {
+func (c *Connector) sentIn(ctx context.Context, of txmanager.Address, blocks []uint64) (txs []transaction, err error) {
 	for some := range slices.Chunk(blocks, blocksAtOnce) {
 		calls := askEach(some, func(n uint64) *call { return ask(getBlock, hexutil.EncodeUint64(n), true) })
 		if err := c.roundTrip(ctx, calls); err != nil {
 			return nil, err
 		}
 		for i, n := range some {
-			var b fullBlock
-			if err := calls[i].into(&b); err != nil || uint64(b.Number) != n {
-				return nil, fmt.Errorf("block %d: got number %d, %w", n, uint64(b.Number), err)
+			var b struct {
+				block
+				Transactions []transaction
+			}
+			if err := calls[i].into(&b); err != nil {
+				return nil, fmt.Errorf("block %d: %w", n, err)
+			}
+			if uint64(b.Number) != n {
+				return nil, fmt.Errorf("block %d: got number %d: %w", n, uint64(b.Number), errElsewhere)
 			}
 			for _, tx := range b.Transactions {
 				if strings.EqualFold(tx.From, of.String()) {
-					txs = append(txs, sentTx{tx, n, b.Hash})
+					tx.blockNumber, tx.blockHash = n, b.Hash
+					txs = append(txs, tx)
 				}
 			}
 		}
@@ -316,9 +316,9 @@ func (c *Connector) sentIn(ctx context.Context, of txmanager.Address, blocks []u
 
 // addSent adds the transactions' payments by their receipts: their value, and the events of the called
 // contract and of the requested tokens.
-func (c *Connector) addSent(ctx context.Context, q chain.PaymentsQuery, txs []sentTx, found map[paymentPlace]chain.Payment) error {
+func (c *Connector) addSent(ctx context.Context, q chain.PaymentsQuery, txs []transaction, found map[paymentPlace]chain.Payment) error {
 	for some := range slices.Chunk(txs, c.maxBatch-reserved) { // only one batch's answer is held at a time
-		calls := askEach(some, func(tx sentTx) *call { return askReceipt(tx.Hash) })
+		calls := askEach(some, func(tx transaction) *call { return askReceipt(tx.Hash) })
 		if err := c.roundTrip(ctx, calls); err != nil {
 			return err
 		}
@@ -331,7 +331,7 @@ func (c *Connector) addSent(ctx context.Context, q chain.PaymentsQuery, txs []se
 	return nil
 }
 
-func addPaid(q chain.PaymentsQuery, tx sentTx, receipt *call, found map[paymentPlace]chain.Payment) error {
+func addPaid(q chain.PaymentsQuery, tx transaction, receipt *call, found map[paymentPlace]chain.Payment) error {
 	var of struct {
 		TransactionHash txmanager.Hash
 		BlockHash       txmanager.Hash
@@ -339,23 +339,23 @@ func addPaid(q chain.PaymentsQuery, tx sentTx, receipt *call, found map[paymentP
 	if err := receipt.into(&of); err != nil {
 		return err
 	}
-	if of.TransactionHash != tx.Hash || of.BlockHash != tx.hash {
+	if of.TransactionHash != tx.Hash || of.BlockHash != tx.blockHash {
 		return errors.New("its receipt is of another transaction or another block")
 	}
 	read, err := Family{}.ReadProof(receipt.raw)
 	if err != nil || !read.Succeeded {
 		return err
 	}
-	t, err := tx.consumer(fullBlock{Number: hexutil.Uint64(tx.number), Hash: tx.hash}, "")
+	t, err := tx.consumer("")
 	if err != nil {
 		return err
 	}
 	if value := tx.Value.ToInt(); value.Sign() > 0 && (t.To == nil || *t.To != q.Payer) {
-		found[paymentPlace{tx.Hash, chain.NativeCoin}] = chain.Payment{TxHash: tx.Hash, LogIndex: chain.NativeCoin, BlockNumber: tx.number, BlockHash: tx.hash, To: t.To, Amount: value}
+		found[paymentPlace{tx.Hash, chain.NativeCoin}] = chain.Payment{TxHash: tx.Hash, LogIndex: chain.NativeCoin, BlockNumber: tx.blockNumber, BlockHash: tx.blockHash, To: t.To, Amount: value}
 	}
 	for _, e := range read.Transfers {
 		if called := t.To != nil && *t.To == e.Token; leaves(e, q) && (called || slices.Contains(q.Tokens, e.Token)) {
-			found[paymentPlace{tx.Hash, e.LogIndex}] = paymentBy(e, tx.Hash, tx.number, tx.hash)
+			found[paymentPlace{tx.Hash, e.LogIndex}] = paymentBy(e, tx.Hash, tx.blockNumber, tx.blockHash)
 		}
 	}
 	return nil
