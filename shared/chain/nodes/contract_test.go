@@ -20,7 +20,9 @@ func dead(t *testing.T) string { return "http://" + porttest.Refused(t) }
 // connect returns a connector to EVM nodes.
 func connect(t *testing.T, o nodes.Options, timeout time.Duration) *nodes.Connector {
 	t.Helper()
-	o.Open = func(url, name string) (chain.Node, error) { return evm.New(evm.Options{URL: url, Node: name, ChainID: o.ChainID, Timeout: timeout}) }
+	o.Open = func(url, name string) (chain.Node, error) {
+		return evm.New(evm.Options{URL: url, Node: name, ChainID: o.ChainID, Timeout: timeout})
+	}
 	c := check.Value(nodes.New(o))(t)
 	t.Cleanup(c.Close)
 	return c
