@@ -121,7 +121,7 @@ func (c *Chain) Reorg(blocks ...[][]byte) error {
 	for _, raws := range blocks {
 		var txs []transaction
 		for _, raw := range raws {
-			tx, err := read(raw)
+			tx, err := decode(raw)
 			if err != nil {
 				return err
 			}
@@ -136,11 +136,6 @@ func (c *Chain) Reorg(blocks ...[][]byte) error {
 	}
 	c.purge()
 	return nil
-}
-
-func read(raw []byte) (transaction, error) {
-	from, tx, signed, err := decode(raw)
-	return transaction{signed, from, tx}, err
 }
 
 func (c *Chain) head() block { return c.blocks[len(c.blocks)-1] }
@@ -189,7 +184,7 @@ func (c *Chain) purge() {
 
 // send puts a transaction into the pool.
 func (c *Chain) send(raw []byte) (txmanager.SendClass, string) {
-	tx, err := read(raw)
+	tx, err := decode(raw)
 	if err != nil || tx.tx.ChainID != c.ID {
 		return txmanager.SendInvalid, "no transaction of this chain"
 	}

@@ -48,7 +48,8 @@ func (n node) ParsePayload(stored []byte) (txmanager.Call, error) { return n.Sto
 func (node) CheckCall(c txmanager.Call) error { return checkCall(c) }
 
 func (node) ParseSigned(raw []byte) (txmanager.Address, txmanager.Unsigned, txmanager.Signed, error) {
-	return decode(raw)
+	t, err := decode(raw)
+	return t.from, t.tx, t.Signed, err
 }
 
 func (n node) Query(_ context.Context, q txmanager.ChainQuery) (txmanager.ChainObservation, error) {
