@@ -52,7 +52,7 @@ func encodeCall(signature string, args any) ([]byte, error) {
 	var e encoder
 	e.grow(selectorSize)
 	e.put(0, crypto.Keccak256([]byte(signature))[:selectorSize])
-	call := abiType{kind: kindTuple, parts: types, dynamic: true}
+	call := abiType{kind: kindTuple, size: len(types), parts: types, dynamic: true}
 	if err := e.value(&call, args, selectorSize, "payload.args"); err != nil {
 		return nil, err
 	}
@@ -116,17 +116,17 @@ func (e *encoder) values(t *abiType, v any, at int, field string) error {
 	if !ok {
 		return invalid(field, "want a JSON array")
 	}
-	want, heads := t.elements(len(list))
-	if len(list) != want {
-		return invalid(field, "%d elements: want %d", len(list), want)
-	}
 	if t.kind == kindSlice {
 		e.grow(wordSize)
 		e.putInt(at, len(list))
 		at += wordSize
+	} else if len(list) != t.size {
+		return invalid(field, "%d elements: want %d", len(list), t.size)
 	}
 	if t.dynamic {
-		e.grow(heads)
+		for i := range list {
+			e.grow(t.part(i).head)
+		}
 	}
 	first := at
 	for i, one := range list {
@@ -144,24 +144,8 @@ func (e *encoder) values(t *abiType, v any, at int, field string) error {
 	return nil
 }
 
-// elements returns how many elements the type requires if n are given, and the bytes of their heads.
-func (t *abiType) elements(n int) (want, heads int) {
-	switch t.kind {
-	case kindTuple:
-		return len(t.parts), headsOf(t.parts)
-	case kindArray:
-		n = t.size
-	}
-	return n, n * t.parts[0].head
-}
-
-// part returns the type of the element at i.
-func (t *abiType) part(i int) *abiType {
-	if t.kind == kindTuple {
-		return &t.parts[i]
-	}
-	return &t.parts[0]
-}
+// part returns the type of the element at i. An array has one type for all.
+func (t *abiType) part(i int) *abiType { return &t.parts[min(i, len(t.parts)-1)] }
 
 // text writes the length of a string or of bytes, and the bytes, padded to whole words.
 func (e *encoder) text(t *abiType, v any, at int, field string) error {

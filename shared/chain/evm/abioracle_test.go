@@ -1,13 +1,11 @@
 package evm
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/big"
 	"reflect"
 	"strconv"
-	"strings"
 
 	"github.com/ethereum/go-ethereum/accounts/abi"
 	"github.com/ethereum/go-ethereum/common"
@@ -15,13 +13,9 @@ import (
 )
 
 // decoded returns JSON as readObject decodes it; nil for text that is not JSON.
-func decoded(text string) (v any) {
-	d := json.NewDecoder(strings.NewReader(text))
-	d.UseNumber()
-	if json.Valid([]byte(text)) {
-		_ = d.Decode(&v)
-	}
-	return v
+func decoded(text string) any {
+	fields, _ := readObject([]byte(`{"args":`+text+`}`), "args")
+	return fields["args"]
 }
 
 // oracleCall is the reference for [encodeCall]: go-ethereum's packer, for a signature whose types are

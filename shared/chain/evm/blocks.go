@@ -35,9 +35,8 @@ func (c *Connector) readBlocks(ctx context.Context, q txmanager.BlocksQuery) (r 
 		return r, fmt.Errorf("its last final block is %d", r.Final)
 	}
 	for last := min(r.Final, q.After+uint64(max(q.MaxBlocks, 0))); r.End < last; {
-		some := sentSearch{}
-		some.addWhole(r.End, min(last, r.End+blocksAtOnce))
-		txs, err := c.sentIn(ctx, q.Submitter.Address(), some.blocks)
+		end := min(last, r.End+blocksAtOnce)
+		txs, err := c.sentIn(ctx, q.Submitter.Address(), blocksAfter(r.End, end))
 		switch {
 		case err != nil && r.End > q.After:
 			return r, nil
@@ -49,7 +48,7 @@ func (c *Connector) readBlocks(ctx context.Context, q txmanager.BlocksQuery) (r 
 				return r, err
 			}
 		}
-		r.End = some.blocks[len(some.blocks)-1]
+		r.End = end
 	}
 	return r, nil
 }

@@ -184,22 +184,21 @@ func paymentBy(t chain.TokenTransfer, tx txmanager.Hash, number uint64, hash txm
 // sentPayments adds the payments of the account's own transactions. It may lower p.End.
 func (c *Connector) sentPayments(ctx context.Context, q chain.PaymentsQuery, p *chain.Payments, count *call, found map[paymentPlace]chain.Payment) error {
 	var sent hexutil.Uint64
-	s := &sentSearch{c: c, q: q}
+	var blocks []uint64
 	counted := count.into(&sent) == nil
 	switch {
 	case !counted:
-		s.addWhole(q.After, p.End)
+		blocks = blocksAfter(q.After, p.End)
 	case uint64(sent) == q.Sent:
 		return nil
 	default:
-		if err := s.narrow(ctx, sentSpan{q.After, p.End, q.Sent, uint64(sent)}); err != nil {
+		var err error
+		if blocks, err = c.sendingBlocks(ctx, q.Payer, sentSpan{q.After, p.End, q.Sent, uint64(sent)}); err != nil {
 			return err
 		}
 	}
-	slices.Sort(s.blocks)
-	s.blocks = slices.Compact(s.blocks)
-	if limit := q.MaxBlocks; limit > 0 && len(s.blocks) > limit {
-		p.End, s.blocks, counted = s.blocks[limit]-1, s.blocks[:limit], false
+	if limit := q.MaxBlocks; limit > 0 && len(blocks) > limit {
+		p.End, blocks, counted = blocks[limit]-1, blocks[:limit], false
 		end := askHeight(p.End)
 		if err := c.roundTrip(ctx, []*call{end}); err != nil {
 			return err
@@ -210,8 +209,8 @@ func (c *Connector) sentPayments(ctx context.Context, q chain.PaymentsQuery, p *
 		}
 		p.EndHash = last.Hash
 	}
-	p.FullReads = len(s.blocks)
-	txs, err := c.sentIn(ctx, q.Payer, s.blocks)
+	p.FullReads = len(blocks)
+	txs, err := c.sentIn(ctx, q.Payer, blocks)
 	if err != nil {
 		return err
 	}
@@ -228,59 +227,45 @@ func (c *Connector) sentPayments(ctx context.Context, q chain.PaymentsQuery, p *
 // may be too low.
 type sentSpan struct{ low, high, atLow, atHigh uint64 }
 
-// sentSearch finds the blocks that have transactions of the account.
-type sentSearch struct {
-	c      *Connector
-	q      chain.PaymentsQuery
-	blocks []uint64
-}
-
-func (s *sentSearch) addWhole(low, high uint64) {
+// blocksAfter returns the heights after low, up to high.
+func blocksAfter(low, high uint64) (blocks []uint64) {
 	for n := low + 1; n <= high; n++ {
-		s.blocks = append(s.blocks, n)
+		blocks = append(blocks, n)
 	}
+	return blocks
 }
 
-// narrow halves the ranges in which the count has grown, down to single blocks. If a node does not
-// answer a count, the blocks below are read whole.
-func (s *sentSearch) narrow(ctx context.Context, spans ...sentSpan) error {
+// sendingBlocks returns the blocks that have transactions of the account, in order. It halves the ranges in
+// which the count has grown, down to single blocks. If a node does not answer a count, the blocks below are
+// read whole.
+func (c *Connector) sendingBlocks(ctx context.Context, of txmanager.Address, spans ...sentSpan) (blocks []uint64, err error) {
 	for len(spans) > 0 {
-		var open []sentSpan
+		var open, halves []sentSpan
 		for _, one := range spans {
 			switch {
 			case one.atHigh <= one.atLow:
 			case one.high == one.low+1:
-				s.blocks = append(s.blocks, one.high)
+				blocks = append(blocks, one.high)
 			default:
 				open = append(open, one)
 			}
 		}
 		some := open[:min(len(open), probesAtOnce)]
-		halves, err := s.halve(ctx, some)
-		if err != nil {
-			return err
+		calls := askEach(some, func(one sentSpan) *call { return c.askCount(of, one.middle()) })
+		if err := c.roundTrips(ctx, calls); err != nil {
+			return nil, err
+		}
+		for i, one := range some {
+			middle, at := one.middle(), hexutil.Uint64(one.atLow)
+			if calls[i].into(&at) != nil {
+				blocks = append(blocks, blocksAfter(one.low, middle)...)
+			}
+			halves = append(halves, sentSpan{one.low, middle, one.atLow, uint64(at)}, sentSpan{middle, one.high, uint64(at), one.atHigh})
 		}
 		spans = append(halves, open[len(some):]...)
 	}
-	return nil
-}
-
-func (s *sentSearch) halve(ctx context.Context, spans []sentSpan) (halves []sentSpan, err error) {
-	calls := askEach(spans, func(one sentSpan) *call { return s.c.askCount(s.q.Payer, one.middle()) })
-	if err := s.c.roundTrips(ctx, calls); err != nil {
-		return nil, err
-	}
-	for i, one := range spans {
-		middle, count := one.middle(), new(hexutil.Uint64)
-		if calls[i].into(count) != nil {
-			s.addWhole(one.low, middle)
-			halves = append(halves, sentSpan{middle, one.high, one.atLow, one.atHigh})
-			continue
-		}
-		at := uint64(*count)
-		halves = append(halves, sentSpan{one.low, middle, one.atLow, at}, sentSpan{middle, one.high, at, one.atHigh})
-	}
-	return halves, nil
+	slices.Sort(blocks)
+	return slices.Compact(blocks), nil
 }
 
 func (s sentSpan) middle() uint64 { return s.low + (s.high-s.low)/2 }
