@@ -76,6 +76,8 @@ func (c *Connector) QueryExcluded(ctx context.Context, q txmanager.ChainQuery, b
 	return c.askAll(ctx, q, away)
 }
 
+// askAll queries the nodes at once and records their answers. A node that was down before and fails gives no
+// observation.
 func (c *Connector) askAll(ctx context.Context, q txmanager.ChainQuery, asked []*node) []txmanager.ChainObservation {
 	answers := make(chan *txmanager.ChainObservation, len(asked))
 	for _, one := range asked {
