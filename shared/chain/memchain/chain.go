@@ -48,9 +48,7 @@ func (t transaction) cost() *big.Int {
 	return fee.Add(fee, t.tx.Value)
 }
 
-// fails reports whether the transaction is included and fails.
-func (t transaction) fails() bool { return fails(t.tx.Data) }
-
+// fails reports whether a transaction with the data is included and fails.
 func fails(data []byte) bool { return string(data) == "fail" }
 
 // block is a block with the state after it.
@@ -167,7 +165,7 @@ func (c *Chain) add(txs []transaction) {
 		b.counts[tx.from]++
 		b.balances[tx.from] = new(big.Int).Sub(b.balance(tx.from), tx.cost())
 		to := *tx.tx.To
-		if tx.fails() {
+		if fails(tx.tx.Data) {
 			to = tx.from
 		}
 		b.balances[to] = new(big.Int).Add(b.balance(to), tx.tx.Value)
