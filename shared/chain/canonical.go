@@ -27,7 +27,8 @@ func (n canonicalNode) check(method string, err error, addresses ...*txmanager.A
 		want, invalid := n.family.ParseAddress(a.String())
 		switch {
 		case invalid != nil:
-			err = fmt.Errorf("node %s: %s returned the address %q, want the canonical form %s: %w", n.Name(), method, a.String(), n.family.AddressForm(), invalid)
+			err = fmt.Errorf("node %s: %s returned the address %q, want the canonical form %s: %w",
+				n.Name(), method, a.String(), n.family.AddressForm(), invalid)
 		case want != *a:
 			err = fmt.Errorf("node %s: %s returned the address %q, want the canonical form %q", n.Name(), method, a.String(), want.String())
 		}
