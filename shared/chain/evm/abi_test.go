@@ -31,11 +31,11 @@ type draw struct {
 	wrong float64 // the probability that a value is invalid
 }
 
-func (d draw) signature() (text string, types []drawn) {
+func (d draw) signature() (text string, types []abi.ArgumentMarshaling) {
 	var parts []string
 	for i := range d.IntN(5) {
 		t := d.typ(3, i)
-		types, parts = append(types, t), append(parts, t.text)
+		types, parts = append(types, t.in), append(parts, t.text)
 	}
 	return "f(" + strings.Join(parts, ",") + ")", types
 }
@@ -81,14 +81,6 @@ func (d draw) elementary() string {
 	default:
 		return "int" + strconv.Itoa(8+8*d.IntN(32))
 	}
-}
-
-func (d draw) values(types []drawn) string {
-	ins := make([]abi.ArgumentMarshaling, len(types))
-	for i, t := range types {
-		ins[i] = t.in
-	}
-	return d.tuple(ins)
 }
 
 func (d draw) tuple(types []abi.ArgumentMarshaling) string {
@@ -224,11 +216,7 @@ func TestEncodeCallIsGoEthereums(t *testing.T) {
 			d.wrong = 0.1
 		}
 		signature, types := d.signature()
-		in := make([]abi.ArgumentMarshaling, len(types))
-		for i := range types {
-			in[i] = types[i].in
-		}
-		same(t, signature, d.values(types), in)
+		same(t, signature, d.tuple(types), types)
 	}
 }
 
@@ -257,7 +245,7 @@ func FuzzEncodeCall(f *testing.F) {
 	for seed := range uint64(40) {
 		d := draw{Rand: rand.New(rand.NewPCG(seed, 2)), wrong: float64(seed%2) / 10}
 		signature, types := d.signature()
-		f.Add(signature, d.values(types))
+		f.Add(signature, d.tuple(types))
 	}
 	f.Add("f(bool)", "")
 	f.Add("f(bool)", "[true")
