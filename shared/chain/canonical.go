@@ -17,23 +17,20 @@ type canonicalNode struct {
 	family Family
 }
 
-// checkAddress refuses an address that the family's ParseAddress does not return unchanged.
-func (n canonicalNode) checkAddress(method string, a txmanager.Address) error {
-	want, err := n.family.ParseAddress(a.String())
-	switch {
-	case err != nil:
-		return fmt.Errorf("node %s: %s returned the address %q, want the canonical form %s: %w", n.Name(), method, a.String(), n.family.AddressForm(), err)
-	case want != a:
-		return fmt.Errorf("node %s: %s returned the address %q, want the canonical form %q", n.Name(), method, a.String(), want.String())
-	}
-	return nil
-}
-
-// check returns the error of a method's call, or that of the first of its addresses; nil is no address.
+// check returns the error of a method's call, or that of the first address that the family's ParseAddress
+// does not return unchanged; nil is no address.
 func (n canonicalNode) check(method string, err error, addresses ...*txmanager.Address) error {
 	for _, a := range addresses {
-		if err == nil && a != nil {
-			err = n.checkAddress(method, *a)
+		if err != nil || a == nil {
+			continue
+		}
+		want, invalid := n.family.ParseAddress(a.String())
+		switch {
+		case invalid != nil:
+			err = fmt.Errorf("node %s: %s returned the address %q, want the canonical form %s: %w",
+				n.Name(), method, a.String(), n.family.AddressForm(), invalid)
+		case want != *a:
+			err = fmt.Errorf("node %s: %s returned the address %q, want the canonical form %q", n.Name(), method, a.String(), want.String())
 		}
 	}
 	return err

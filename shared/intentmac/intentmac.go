@@ -42,18 +42,13 @@ type Service interface {
 // Keys are the keys of a process. The first makes MACs, each checks them. It may be used
 // from many goroutines.
 type Keys struct {
-	keys []named
+	keys []key
 }
 
-// key is one of [Keys].
-type key interface {
-	sum(ctx context.Context, data []byte) ([]byte, error)
-	check(ctx context.Context, data, sum []byte) (bool, error)
-}
-
-type named struct {
-	id string
-	key
+// key is one of [Keys], by the name that its service has for it.
+type key struct {
+	id, name string
+	service  Service
 }
 
 var _ txmanager.IntentVerifier = (*Keys)(nil)
@@ -75,19 +70,19 @@ func New(texts []string, service Service) (*Keys, error) {
 // errNoKey does not show the text, which may be a secret.
 var errNoKey = fmt.Errorf("want the base64 of %d to %d random bytes, or %sprojects/P/locations/L/keyRings/R/cryptoKeys/K/cryptoKeyVersions/N", minKey, maxKey, kmsPrefix)
 
-func parse(text string, service Service) (named, error) {
+func parse(text string, service Service) (key, error) {
 	if name, ok := strings.CutPrefix(text, kmsPrefix); ok {
 		parts := strings.Split(name, "/")
 		if len(parts) != 10 || parts[0] != "projects" || parts[6] != "cryptoKeys" || parts[8] != "cryptoKeyVersions" || slices.Contains(parts, "") {
-			return named{}, errNoKey
+			return key{}, errNoKey
 		}
-		return named{"kms-" + digest("name", []byte(name)), &remote{service: service, name: name}}, nil
+		return key{"kms-" + digest("name", []byte(name)), name, &remote{service: service}}, nil
 	}
 	secret, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(secret) < minKey || len(secret) > maxKey {
-		return named{}, errNoKey
+		return key{}, errNoKey
 	}
-	return named{"key-" + digest("key", secret), local(secret)}, nil
+	return key{"key-" + digest("key", secret), "", local(secret)}, nil
 }
 
 // digest is the id of a key, computed from the key itself. After a key is replaced, its id is
@@ -97,74 +92,57 @@ func digest(kind string, of []byte) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// local is a key that this process has.
+// local is a key that this process has. It needs no name.
 type local []byte
 
-func (k local) sum(_ context.Context, data []byte) ([]byte, error) {
+func (k local) Sum(_ context.Context, _ string, data []byte) ([]byte, error) {
 	h := hmac.New(sha256.New, k)
 	h.Write(data)
 	return h.Sum(nil), nil
 }
 
-func (k local) check(ctx context.Context, data, sum []byte) (bool, error) {
-	want, err := k.sum(ctx, data)
+func (k local) Check(ctx context.Context, name string, data, sum []byte) (bool, error) {
+	want, err := k.Sum(ctx, name, data)
 	return hmac.Equal(want, sum), err
 }
 
-// remote is a key that a service has.
+// provedMax bounds what [remote] remembers: 32 bytes each.
+const provedMax = 10_000
+
+// remote is the service of one key. It remembers valid MACs, so that a waiting intent does not cost a call
+// to Cloud KMS at every block. A valid MAC stays valid.
 type remote struct {
 	service Service
-	name    string
-	proved  proved
+	mu      sync.Mutex
+	proved  map[[sha256.Size]byte]struct{}
 }
 
-func (k *remote) sum(ctx context.Context, data []byte) ([]byte, error) {
-	sum, err := k.service.Sum(ctx, k.name, data)
+func (r *remote) Sum(ctx context.Context, name string, data []byte) ([]byte, error) {
+	sum, err := r.service.Sum(ctx, name, data)
 	if err == nil && len(sum) != sha256.Size {
-		err = fmt.Errorf("key %s made a MAC of %d bytes: want a key for HMAC_SHA256, which makes %d", k.name, len(sum), sha256.Size)
+		err = fmt.Errorf("key %s made a MAC of %d bytes: want a key for HMAC_SHA256, which makes %d", name, len(sum), sha256.Size)
 	}
 	return sum, err
 }
 
-func (k *remote) check(ctx context.Context, data, sum []byte) (bool, error) {
-	if k.proved.has(data, sum) {
+func (r *remote) Check(ctx context.Context, name string, data, sum []byte) (bool, error) {
+	id := sha256.Sum256(encode(string(data), string(sum)))
+	r.mu.Lock()
+	_, proved := r.proved[id]
+	r.mu.Unlock()
+	if proved {
 		return true, nil
 	}
-	right, err := k.service.Check(ctx, k.name, data, sum)
+	right, err := r.service.Check(ctx, name, data, sum)
 	if right && err == nil {
-		k.proved.add(data, sum)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.proved == nil || len(r.proved) >= provedMax {
+			r.proved = make(map[[sha256.Size]byte]struct{})
+		}
+		r.proved[id] = struct{}{}
 	}
 	return right, err
-}
-
-// provedMax bounds what [proved] remembers: 32 bytes each.
-const provedMax = 10_000
-
-// proved remembers valid MACs of one key, so that a waiting intent does not cost a call to
-// Cloud KMS at every block. A valid MAC stays valid.
-type proved struct {
-	mu  sync.Mutex
-	all map[[sha256.Size]byte]struct{}
-}
-
-func provedID(data, sum []byte) [sha256.Size]byte {
-	return sha256.Sum256(encode(string(data), string(sum)))
-}
-
-func (p *proved) has(data, sum []byte) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, ok := p.all[provedID(data, sum)]
-	return ok
-}
-
-func (p *proved) add(data, sum []byte) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.all == nil || len(p.all) >= provedMax {
-		p.all = make(map[[sha256.Size]byte]struct{})
-	}
-	p.all[provedID(data, sum)] = struct{}{}
 }
 
 // IDs are the ids of the keys, as MACs name them.
@@ -179,7 +157,7 @@ func (k *Keys) IDs() []string {
 // Make returns the MAC of t by the first key.
 func (k *Keys) Make(ctx context.Context, t txmanager.IntentTerms) (txmanager.MAC, error) {
 	first := k.keys[0]
-	sum, err := first.sum(ctx, message(t))
+	sum, err := first.service.Sum(ctx, first.name, message(t))
 	if err != nil {
 		return txmanager.MAC{}, fmt.Errorf("make the MAC of intent %s: %w", t.RequestID, err)
 	}
@@ -188,11 +166,11 @@ func (k *Keys) Make(ctx context.Context, t txmanager.IntentTerms) (txmanager.MAC
 
 // Verify implements [txmanager.IntentVerifier].
 func (k *Keys) Verify(ctx context.Context, t txmanager.IntentTerms, m txmanager.MAC) error {
-	i := slices.IndexFunc(k.keys, func(one named) bool { return one.id == m.Key })
+	i := slices.IndexFunc(k.keys, func(one key) bool { return one.id == m.Key })
 	if i < 0 {
 		return fmt.Errorf("intent %s, MAC by key %q: %w", t.TxID, m.Key, txmanager.ErrMACKey)
 	}
-	right, err := k.keys[i].check(ctx, message(t), m.Sum)
+	right, err := k.keys[i].service.Check(ctx, k.keys[i].name, message(t), m.Sum)
 	switch {
 	case err != nil:
 		return fmt.Errorf("check the MAC of intent %s: %w", t.TxID, err)

@@ -2,29 +2,32 @@ package signer
 
 import (
 	"fmt"
+	"math/big"
 
+	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Digest returns the hash to sign for tx: the Keccak-256 of its type and all its fields.
 func Digest(s txmanager.Submitter, tx txmanager.Unsigned) (txmanager.Hash, error) {
-	data, err := unsigned(s, tx)
+	asked, err := unsigned(s, tx)
 	if err != nil {
 		return txmanager.Hash{}, err
 	}
-	return txmanager.Hash(by(tx).Hash(types.NewTx(data))), nil
+	return txmanager.Hash(by(tx).Hash(asked)), nil
 }
 
 // Attach joins tx and a signature of its [Digest] (r, s, and v of 0 or 1; 32, 32 and 1 bytes). It
 // verifies the result as [Verify] does.
 func Attach(s txmanager.Submitter, tx txmanager.Unsigned, signature []byte) (txmanager.Signed, error) {
-	data, err := unsigned(s, tx)
+	asked, err := unsigned(s, tx)
 	if err != nil {
 		return txmanager.Signed{}, err
 	}
-	signed, err := types.NewTx(data).WithSignature(by(tx), signature)
+	signed, err := asked.WithSignature(by(tx), signature)
 	if err != nil {
 		return txmanager.Signed{}, fmt.Errorf("signature for %s: %w", s, err)
 	}
@@ -35,14 +38,37 @@ func Attach(s txmanager.Submitter, tx txmanager.Unsigned, signature []byte) (txm
 	return Verify(s, tx, raw)
 }
 
-// unsigned returns tx in go-ethereum's form, if it is for s's chain.
-func unsigned(s txmanager.Submitter, tx txmanager.Unsigned) (types.TxData, error) {
+// unsigned returns tx in go-ethereum's form (https://eips.ethereum.org/EIPS/eip-1559, and eip-155 for
+// legacy form), if it is for s's chain.
+func unsigned(s txmanager.Submitter, tx txmanager.Unsigned) (*types.Transaction, error) {
 	if tx.ChainID != s.ChainID() {
 		return nil, fmt.Errorf("sign for %s: the transaction is for chain %d", s, tx.ChainID)
 	}
-	data, err := inner(tx)
-	if err != nil {
-		return nil, fmt.Errorf("sign for %s: %w", s, err)
+	for name, n := range map[string]*big.Int{"value": tx.Value, "fee cap": tx.FeeCapWei, "tip cap": tx.TipCapWei} {
+		if n == nil || n.Sign() < 0 || n.BitLen() > 256 {
+			return nil, fmt.Errorf("sign for %s: %s %v: want a number of wei from 0 to 2^256-1", s, name, n)
+		}
 	}
-	return data, nil
+	var to *common.Address
+	if tx.To != nil {
+		a, err := eip155.Bytes(*tx.To)
+		if err != nil {
+			return nil, fmt.Errorf("sign for %s: %w", s, err)
+		}
+		to = (*common.Address)(&a)
+	}
+	if tx.Legacy {
+		return types.NewTx(&types.LegacyTx{
+			Nonce: tx.Nonce, To: to, Value: tx.Value, Data: tx.Data, Gas: tx.Gas, GasPrice: tx.FeeCapWei,
+		}), nil
+	}
+	return types.NewTx(&types.DynamicFeeTx{
+		ChainID: new(big.Int).SetUint64(tx.ChainID), Nonce: tx.Nonce, To: to, Value: tx.Value,
+		Data: tx.Data, Gas: tx.Gas, GasFeeCap: tx.FeeCapWei, GasTipCap: tx.TipCapWei,
+	}), nil
+}
+
+// by returns go-ethereum's signer for tx's chain.
+func by(tx txmanager.Unsigned) types.Signer {
+	return types.LatestSignerForChainID(new(big.Int).SetUint64(tx.ChainID))
 }

@@ -18,30 +18,17 @@ import (
 // maxKeyFile bounds a key file in bytes: about eight thousand keys.
 const maxKeyFile = 1 << 20
 
-// LoadKeys reads the key file at path, as [ReadKeys] does.
-func LoadKeys(path string) (map[txmanager.Submitter]*ecdsa.PrivateKey, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("key file: %w", err)
-	}
-	defer f.Close()
-	return ReadKeys(f)
-}
-
-// ReadKeys reads a key file, with one line for each submitter:
+// LoadKeys reads the key file at path, with one line for each submitter:
 //
 //	eip155:<chainId>:0x<40 hex digits>=<64 hex digits of the private key, with or without 0x>
 //
 // Empty lines and lines that begin with # are ignored. Each key must be that of its account, and each
 // account may occur once. Errors name the line and never contain its text, because a mistake may have
 // put a key anywhere.
-func ReadKeys(r io.Reader) (map[txmanager.Submitter]*ecdsa.PrivateKey, error) {
-	text, err := io.ReadAll(io.LimitReader(r, maxKeyFile+1))
+func LoadKeys(path string) (map[txmanager.Submitter]*ecdsa.PrivateKey, error) {
+	text, err := readFile(path, maxKeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("key file: %w", err)
-	}
-	if len(text) > maxKeyFile {
-		return nil, fmt.Errorf("key file: want at most %d bytes", maxKeyFile)
 	}
 	keys := map[txmanager.Submitter]*ecdsa.PrivateKey{}
 	for i, line := range strings.Split(string(text), "\n") {
@@ -54,6 +41,20 @@ func ReadKeys(r io.Reader) (map[txmanager.Submitter]*ecdsa.PrivateKey, error) {
 		}
 	}
 	return keys, nil
+}
+
+// readFile reads a file of at most limit bytes.
+func readFile(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(text)) > limit {
+		err = fmt.Errorf("want at most %d bytes", limit)
+	}
+	return text, err
 }
 
 func readKey(keys map[txmanager.Submitter]*ecdsa.PrivateKey, line string) error {

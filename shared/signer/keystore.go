@@ -46,7 +46,11 @@ func LoadKeystore(folder, passwordPath string, chainID uint64) (map[txmanager.Su
 		if f.IsDir() || strings.HasPrefix(f.Name(), ".") { // a mounted secret has hidden folders for its versions
 			continue
 		}
-		key, err := openKeyFile(filepath.Join(folder, f.Name()), strings.TrimSuffix(password, "\r"))
+		file, err := readFile(filepath.Join(folder, f.Name()), maxKeystoreFile)
+		if err != nil {
+			return nil, fmt.Errorf("keystore, file %s: %w", f.Name(), err)
+		}
+		key, err := DecryptKey(file, strings.TrimSuffix(password, "\r"))
 		if err != nil {
 			return nil, fmt.Errorf("keystore, file %s: %w", f.Name(), err)
 		}
@@ -60,21 +64,6 @@ func LoadKeystore(folder, passwordPath string, chainID uint64) (map[txmanager.Su
 		return nil, fmt.Errorf("keystore %s: the folder has no key file", folder)
 	}
 	return keys, nil
-}
-
-func openKeyFile(path, password string) (*ecdsa.PrivateKey, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() > maxKeystoreFile {
-		return nil, fmt.Errorf("want at most %d bytes", maxKeystoreFile)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	return DecryptKey(text, password)
 }
 
 // encrypted is a key file of version 3.

@@ -10,9 +10,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math/big"
 
-	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 
@@ -53,11 +51,11 @@ func (l *Local) Sign(ctx context.Context, s txmanager.Submitter, tx txmanager.Un
 	if !ok {
 		return txmanager.Signed{}, fmt.Errorf("sign for %s: %w", s, ErrNoKey)
 	}
-	data, err := unsigned(s, tx)
+	asked, err := unsigned(s, tx)
 	if err != nil {
 		return txmanager.Signed{}, err
 	}
-	signed, err := types.SignNewTx(key, by(tx), data)
+	signed, err := types.SignTx(asked, by(tx), key)
 	if err != nil {
 		return txmanager.Signed{}, fmt.Errorf("sign for %s: %w", s, err)
 	}
@@ -87,35 +85,3 @@ func (l Local) Format(f fmt.State, _ rune) {
 
 // String returns the number of keys as text.
 func (l Local) String() string { return fmt.Sprintf("local signer of %d keys", len(l.keys)) }
-
-// inner returns tx in go-ethereum's form (https://eips.ethereum.org/EIPS/eip-1559, and eip-155 for
-// legacy form).
-func inner(tx txmanager.Unsigned) (types.TxData, error) {
-	for name, n := range map[string]*big.Int{"value": tx.Value, "fee cap": tx.FeeCapWei, "tip cap": tx.TipCapWei} {
-		if n == nil || n.Sign() < 0 || n.BitLen() > 256 {
-			return nil, fmt.Errorf("%s %v: want a number of wei from 0 to 2^256-1", name, n)
-		}
-	}
-	var to *common.Address
-	if tx.To != nil {
-		a, err := eip155.Bytes(*tx.To)
-		if err != nil {
-			return nil, err
-		}
-		to = (*common.Address)(&a)
-	}
-	if tx.Legacy {
-		return &types.LegacyTx{
-			Nonce: tx.Nonce, To: to, Value: tx.Value, Data: tx.Data, Gas: tx.Gas, GasPrice: tx.FeeCapWei,
-		}, nil
-	}
-	return &types.DynamicFeeTx{
-		ChainID: new(big.Int).SetUint64(tx.ChainID), Nonce: tx.Nonce, To: to, Value: tx.Value,
-		Data: tx.Data, Gas: tx.Gas, GasFeeCap: tx.FeeCapWei, GasTipCap: tx.TipCapWei,
-	}, nil
-}
-
-// by returns go-ethereum's signer for tx's chain.
-func by(tx txmanager.Unsigned) types.Signer {
-	return types.LatestSignerForChainID(new(big.Int).SetUint64(tx.ChainID))
-}

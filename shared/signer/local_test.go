@@ -66,7 +66,7 @@ func TestNewLocalRejectsTheKeyOfAnotherAccount(t *testing.T) {
 	}
 }
 
-func TestReadKeysReadsEachLine(t *testing.T) {
+func TestLoadKeysReadsEachLine(t *testing.T) {
 	t.Parallel()
 	key, address := newKey(t)
 	one, ten := eip155.NewSubmitter(1, address), eip155.NewSubmitter(10, address)
@@ -84,11 +84,11 @@ func TestReadKeysReadsEachLine(t *testing.T) {
 }
 
 // An error names the line and never contains its text.
-func TestReadKeysErrorsNameTheLine(t *testing.T) {
+func TestLoadKeysErrorsNameTheLine(t *testing.T) {
 	t.Parallel()
 	key, address := newKey(t)
 	other, _ := newKey(t)
-	s, secret := eip155.NewSubmitter(1, address), hexOf(key)
+	s, secret, path := eip155.NewSubmitter(1, address), hexOf(key), filepath.Join(t.TempDir(), "keys")
 	for name, text := range map[string]string{
 		"turned round":   secret + "=" + string(s),
 		"no account":     secret,
@@ -104,7 +104,8 @@ func TestReadKeysErrorsNameTheLine(t *testing.T) {
 		"too large":      strings.Repeat("# "+secret+"\n", 20_000),
 		"one large line": "#" + strings.Repeat(" ", 1<<20),
 	} {
-		_, err := signer.ReadKeys(strings.NewReader(text))
+		check.OK(t)(os.WriteFile(path, []byte(text), 0o600))
+		_, err := signer.LoadKeys(path)
 		if err == nil || !strings.Contains(err.Error(), "key file") {
 			t.Errorf("%s: got %v, want an error of the key file", name, err)
 			continue

@@ -39,14 +39,6 @@ type Kind struct {
 	Signer func(key string) (Service, error)
 }
 
-// form returns how a registration names signers of the kind.
-func (k Kind) form() string {
-	if k.Key == "" {
-		return k.Name
-	}
-	return k.Name + ":" + k.Key
-}
-
 // LocalKind is the kind of the signer with keys in the process.
 func LocalKind(local Service) Kind {
 	return Kind{Name: LocalName, Signer: func(string) (Service, error) { return local, nil }}
@@ -70,7 +62,7 @@ func (d Directory) Named(name string) (Service, error) {
 	prefix, key, keyed := strings.Cut(name, ":")
 	var forms []string
 	for _, k := range d.kinds {
-		forms = append(forms, k.form())
+		forms = append(forms, strings.TrimSuffix(k.Name+":"+k.Key, ":"))
 		if k.Name != prefix || keyed != (k.Key != "") {
 			continue
 		}

@@ -58,10 +58,6 @@ func (v verified) Check(ctx context.Context, s txmanager.Submitter) (err error) 
 
 // InProcess implements [txmanager.Signer].
 func (v verified) InProcess(s txmanager.Submitter) (inProcess bool) {
-	defer func() {
-		if recover() != nil {
-			inProcess = false
-		}
-	}()
+	defer func() { _ = recover() }()
 	return v.Service.InProcess(s)
 }

@@ -12,7 +12,7 @@ import (
 // Verify checks that raw is exactly tx, signed by s, and returns it with its hash. A signer outside the
 // process may be wrong or compromised, so its result is stored only after this check.
 func Verify(s txmanager.Submitter, tx txmanager.Unsigned, raw []byte) (txmanager.Signed, error) {
-	data, err := unsigned(s, tx)
+	asked, err := unsigned(s, tx)
 	if err != nil {
 		return txmanager.Signed{}, err
 	}
@@ -21,7 +21,7 @@ func Verify(s txmanager.Submitter, tx txmanager.Unsigned, raw []byte) (txmanager
 		return txmanager.Signed{}, fmt.Errorf("signature for %s: %w", s, err)
 	}
 	// The signing hash covers the type and every field, and nothing else.
-	chain, asked := by(tx), types.NewTx(data)
+	chain := by(tx)
 	if signed.Type() != asked.Type() || chain.Hash(signed) != chain.Hash(asked) {
 		return txmanager.Signed{}, fmt.Errorf("signature for %s: the signer returned another transaction than nonce %d as asked for", s, tx.Nonce)
 	}

@@ -38,8 +38,6 @@ type Chain struct {
 	node   *child
 	client *rpc.Client
 	folder string // the node's own files
-	closed sync.Once
-	err    error // of the first Close
 
 	mining sync.Mutex // serializes changes of the chain
 }
@@ -111,17 +109,13 @@ func (c *Chain) URL() string { return c.url }
 // ChainID returns the chain's EIP-155 id.
 func (c *Chain) ChainID() uint64 { return devchain.DefaultChainID }
 
-// Close ends the node and removes its files. The chain is gone. A second Close returns the result of the
-// first.
+// Close ends the node and removes its files. The chain is gone. A second Close has no effect.
 func (c *Chain) Close() error {
-	c.closed.Do(func() {
-		if c.client != nil {
-			c.client.Close()
-		}
-		if c.node != nil {
-			c.node.stop()
-		}
-		c.err = os.RemoveAll(c.folder)
-	})
-	return c.err
+	if c.client != nil {
+		c.client.Close()
+	}
+	if c.node != nil {
+		c.node.stop()
+	}
+	return os.RemoveAll(c.folder)
 }

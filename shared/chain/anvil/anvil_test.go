@@ -191,7 +191,15 @@ func TestNodeDiesWithItsParent(t *testing.T) {
 	}
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
-	await(t, "the node to be gone", func() bool { return !listens(address) })
+	deadline, again := time.After(2*time.Minute), time.NewTicker(10*time.Millisecond)
+	defer again.Stop()
+	for listens(address) {
+		select {
+		case <-again.C:
+		case <-deadline:
+			t.Fatal("the node outlives its parent")
+		}
+	}
 }
 
 // Neither a closed chain nor a start that timed out leaves files behind, here or in the home folder. The test
@@ -217,18 +225,4 @@ func listens(address string) bool {
 		_ = conn.Close()
 	}
 	return err == nil
-}
-
-func await(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	deadline := time.After(2 * time.Minute)
-	again := time.NewTicker(10 * time.Millisecond)
-	defer again.Stop()
-	for !done() {
-		select {
-		case <-again.C:
-		case <-deadline:
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
 }

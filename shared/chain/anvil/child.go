@@ -19,6 +19,7 @@ const stopTime = 3 * time.Second
 // one goroutine starts it, waits for it, and keeps its thread meanwhile.
 type child struct {
 	cmd     *exec.Cmd
+	end     context.CancelFunc // asks the node to end; it is killed if it does not within stopTime
 	banner  banner
 	address string     // host:port
 	started chan error // gets the result of the start
@@ -28,7 +29,8 @@ type child struct {
 
 // startChild runs the node until it has printed its address.
 func startChild(ctx context.Context, path string, args []string) (*child, error) {
-	c := &child{cmd: exec.Command(path, args...), banner: banner{address: make(chan string, 1)},
+	life, end := context.WithCancel(context.Background())
+	c := &child{cmd: exec.CommandContext(life, path, args...), end: end, banner: banner{address: make(chan string, 1)},
 		started: make(chan error, 1), done: make(chan struct{})}
 	go c.run()
 	if err := <-c.started; err != nil {
@@ -49,9 +51,10 @@ func (c *child) run() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(c.done)
+	defer c.end()
 	c.cmd.SysProcAttr = attributes()
 	c.cmd.Stdout, c.cmd.Stderr = &c.banner, &c.banner
-	c.cmd.WaitDelay = stopTime
+	c.cmd.Cancel, c.cmd.WaitDelay = func() error { return c.cmd.Process.Signal(syscall.SIGTERM) }, stopTime
 	err := c.cmd.Start()
 	c.started <- err
 	if err == nil {
@@ -61,13 +64,8 @@ func (c *child) run() {
 
 // stop asks the node to end, and kills it if it does not.
 func (c *child) stop() {
-	_ = c.cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended
-	select {
-	case <-c.done:
-	case <-time.After(stopTime):
-		_ = c.cmd.Process.Kill()
-		<-c.done
-	}
+	c.end()
+	<-c.done
 }
 
 // banner keeps the node's output up to the line with its address, and drops the rest.

@@ -18,6 +18,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -116,8 +117,8 @@ func setup(t *testing.T, f Fixture) *bundle {
 	}
 	if f.Key != nil {
 		b.Family = &Family{
-			Family: evm.Family{}, Account: evmAccount(f.ChainID, f.Key), RoundTrips: b.proxy.RoundTrips,
-			NewAccount: func() Account { return evmAccount(f.ChainID, check.Value(crypto.GenerateKey())(t)) },
+			Family: evm.Family{}, Account: evmAccount(t, f.ChainID, f.Key), RoundTrips: b.proxy.RoundTrips,
+			NewAccount: func() Account { return evmAccount(t, f.ChainID, check.Value(crypto.GenerateKey())(t)) },
 			Failing:    txmanager.Call{Value: new(big.Int), Data: revert},
 		}
 	}
@@ -180,12 +181,10 @@ func (b *bundle) tx(t *testing.T, n uint64, edit func(*txmanager.Unsigned)) txma
 }
 
 // evmAccount is the account of a key on an EVM chain.
-func evmAccount(chainID uint64, key *ecdsa.PrivateKey) Account {
+func evmAccount(t *testing.T, chainID uint64, key *ecdsa.PrivateKey) Account {
 	s := eip155.NewSubmitter(chainID, eip155.Address(crypto.PubkeyToAddress(key.PublicKey)))
-	return Account{Submitter: s, key: key, Sign: func(tx txmanager.Unsigned) (txmanager.Signed, error) {
-		return signEVM(key, &types.DynamicFeeTx{ChainID: new(big.Int).SetUint64(tx.ChainID), Nonce: tx.Nonce, To: (*common.Address)(eip155.Recipient(tx.To)),
-			Value: tx.Value, Data: tx.Data, Gas: tx.Gas, GasFeeCap: tx.FeeCapWei, GasTipCap: tx.TipCapWei})
-	}}
+	local := check.Value(signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: key}))(t)
+	return Account{Submitter: s, key: key, Sign: func(tx txmanager.Unsigned) (txmanager.Signed, error) { return local.Sign(t.Context(), s, tx) }}
 }
 
 // Transfer signs a transfer of the key's account to one without a key, which pays a tip of tipWei.

@@ -153,21 +153,8 @@ func (b overJSONRPC) ReceiptOutsideTheObservation(t *testing.T) {
 		"above the head": {"blockNumber": "0xffff"},
 		"another head":   {"blockHash": absentHash},
 	} {
-		b.proxy.Set(Fault{Answer: func(call Call, own json.RawMessage) map[string]any {
-			var one struct{ Result map[string]any }
-			var all struct{ Result receiptList }
-			switch {
-			case call.Method == singly && json.Unmarshal(own, &one) == nil:
-				maps.Copy(one.Result, change)
-				return Result(one.Result)
-			case call.Method == byBlock && json.Unmarshal(own, &all) == nil:
-				for _, r := range all.Result {
-					maps.Copy(r, change)
-				}
-				return Result(all.Result)
-			}
-			return nil
-		}})
+		b.proxy.Set(changing(func(call Call) bool { return call.Method == singly || call.Method == byBlock },
+			func(receipt map[string]any) { maps.Copy(receipt, change) }))
 		for _, q := range []txmanager.ChainQuery{small, q} {
 			for h, a := range b.query(t, q).Receipts {
 				if a.Answer != txmanager.AnswerUnknown {

@@ -193,14 +193,24 @@ func answering(of func(Call) bool, response map[string]any) Fault {
 	}}
 }
 
-// changing is a Fault that changes the object with which the node answers each call for which of is true.
+// changing is a Fault that changes the object, or each object of the list, with which the node answers each call
+// for which of is true.
 func changing(of func(Call) bool, change func(object map[string]any)) Fault {
 	return Fault{Answer: func(call Call, own json.RawMessage) map[string]any {
-		var answer struct{ Result map[string]any }
-		if !of(call) || json.Unmarshal(own, &answer) != nil || answer.Result == nil {
+		var answer struct{ Result any }
+		if !of(call) || json.Unmarshal(own, &answer) != nil {
 			return nil
 		}
-		change(answer.Result)
+		switch result := answer.Result.(type) {
+		case map[string]any:
+			change(result)
+		case []any:
+			for _, object := range result {
+				change(object.(map[string]any))
+			}
+		default:
+			return nil
+		}
 		return Result(answer.Result)
 	}}
 }

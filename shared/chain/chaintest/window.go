@@ -60,8 +60,8 @@ func (b *bundle) wantCost(t *testing.T, when string, q txmanager.ChainQuery, fou
 	return v
 }
 
-// wantWindow queries with hints, in at most so many round trips. It requires the receipts that the node gives
-// for each transaction alone, and found of them.
+// wantWindow queries with hints, in at most so many round trips. It requires the receipts that the node, without
+// a fault, gives for each transaction alone, and found of them.
 func (b *bundle) wantWindow(t *testing.T, when string, q txmanager.ChainQuery, trips uint64, found int) txmanager.ChainObservation {
 	t.Helper()
 	before := b.Family.RoundTrips()
@@ -69,14 +69,6 @@ func (b *bundle) wantWindow(t *testing.T, when string, q txmanager.ChainQuery, t
 	if got := b.Family.RoundTrips() - before; got > trips {
 		t.Errorf("%s: round trips: got %d, want at most %d", when, got, trips)
 	}
-	b.wantAsSingly(t, when, q, v, found)
-	return v
-}
-
-// wantAsSingly requires the receipts of v to be those that the node, without a fault, gives for each
-// transaction.
-func (b *bundle) wantAsSingly(t *testing.T, when string, q txmanager.ChainQuery, v txmanager.ChainObservation, found int) {
-	t.Helper()
 	q.Submitter, q.Hints = b.submitter, nil
 	truth, err := b.Connect(t, b.URL, b.ChainID, patience).Query(t.Context(), q)
 	if err != nil {
@@ -95,6 +87,7 @@ func (b *bundle) wantAsSingly(t *testing.T, when string, q txmanager.ChainQuery,
 	if got != found || len(v.Receipts) != len(q.Receipts) {
 		t.Errorf("%s: receipts: got %d of %d, want %d of %d", when, got, len(v.Receipts), found, len(q.Receipts))
 	}
+	return v
 }
 
 func equalJSON(a, b json.RawMessage) bool {

@@ -55,7 +55,11 @@ type Chain struct {
 // Options.Unindexed is set, block 1 is mined at once: before it the node answers "transaction indexing is in
 // progress" to every receipt request.
 func Start(ctx context.Context, o Options) (*Chain, error) {
-	o = o.withDefaults()
+	o.Addr = cmp.Or(o.Addr, "127.0.0.1:0")
+	o.ChainID = cmp.Or(o.ChainID, DefaultChainID)
+	if o.Accounts == nil {
+		o.Accounts = DevAccounts(10)
+	}
 	stack, backend, err := newNode(o)
 	if err != nil {
 		return nil, fmt.Errorf("start development chain %d: %w", o.ChainID, err)
@@ -65,15 +69,6 @@ func Start(ctx context.Context, o Options) (*Chain, error) {
 		return nil, errors.Join(fmt.Errorf("start development chain %d: %w", o.ChainID, err), c.Close())
 	}
 	return c, nil
-}
-
-func (o Options) withDefaults() Options {
-	o.Addr = cmp.Or(o.Addr, "127.0.0.1:0")
-	o.ChainID = cmp.Or(o.ChainID, DefaultChainID)
-	if o.Accounts == nil {
-		o.Accounts = DevAccounts(10)
-	}
-	return o
 }
 
 func (c *Chain) start(ctx context.Context, o Options) error {

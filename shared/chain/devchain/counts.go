@@ -28,14 +28,10 @@ func (c *counts) middleware(next http.Handler) http.Handler {
 	})
 }
 
-type call struct {
-	Method string `json:"method"`
-}
-
 func (c *counts) add(body []byte) {
-	var calls []call
+	var calls []struct{ Method string }
 	if json.Unmarshal(body, &calls) != nil { // it is no batch
-		calls = make([]call, 1)
+		calls = make([]struct{ Method string }, 1)
 		_ = json.Unmarshal(body, &calls[0]) // the node will report an error
 	}
 	c.mu.Lock()

@@ -29,16 +29,6 @@ func (c *Chain) Mine(n int) error {
 	return c.mine(n)
 }
 
-// mineInTime adds a block of BlockTime, unless mining is stopped.
-func (c *Chain) mineInTime() error {
-	c.mining.Lock()
-	defer c.mining.Unlock()
-	if c.paused {
-		return nil
-	}
-	return c.mine(1)
-}
-
 func (c *Chain) mine(n int) error {
 	for range n {
 		if err := c.eth.TxPool().Sync(); err != nil {
@@ -139,7 +129,11 @@ func (c *Chain) tick(ctx context.Context, every time.Duration) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			_ = c.mineInTime() // fails only when the chain is being closed
+			c.mining.Lock()
+			if !c.paused {
+				_ = c.mine(1) // fails only when the chain is being closed
+			}
+			c.mining.Unlock()
 		}
 	}
 }

@@ -1,17 +1,16 @@
 package evm
 
 import (
-	"encoding/hex"
-	"encoding/json"
 	"math/big"
 	"strconv"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
 // compileCall replaces function and args in fields by the data that they encode.
-func compileCall(fields map[string]json.RawMessage) error {
+func compileCall(fields map[string]any) error {
 	signature, called := fields["function"]
 	args, given := fields["args"]
 	if !called && !given {
@@ -31,7 +30,7 @@ func compileCall(fields map[string]json.RawMessage) error {
 		return err
 	}
 	if !given {
-		args = json.RawMessage("[]")
+		args = []any{}
 	}
 	data, err := encodeCall(text, args)
 	if err != nil {
@@ -39,22 +38,22 @@ func compileCall(fields map[string]json.RawMessage) error {
 	}
 	delete(fields, "function")
 	delete(fields, "args")
-	fields["data"] = json.RawMessage(`"0x` + hex.EncodeToString(data) + `"`)
+	fields["data"] = hexutil.Encode(data)
 	return nil
 }
 
 // encodeCall returns the selector of the signature and the encoded arguments, by the rules of
 // https://docs.soliditylang.org/en/latest/abi-spec.html.
-func encodeCall(signature string, args json.RawMessage) ([]byte, error) {
+func encodeCall(signature string, args any) ([]byte, error) {
 	types, err := parseSignature(signature)
 	if err != nil {
 		return nil, err
 	}
-	e := encoder{from: newWalker(args)}
+	var e encoder
 	e.grow(selectorSize)
 	e.put(0, crypto.Keccak256([]byte(signature))[:selectorSize])
-	call := abiType{kind: kindTuple, parts: types, dynamic: true}
-	if err := e.value(&call, selectorSize, "payload.args"); err != nil {
+	call := abiType{kind: kindTuple, size: len(types), parts: types, dynamic: true}
+	if err := e.value(&call, args, selectorSize, "payload.args"); err != nil {
 		return nil, err
 	}
 	if e.size > maxData {
@@ -66,10 +65,9 @@ func encodeCall(signature string, args json.RawMessage) ([]byte, error) {
 // selectorSize is the number of bytes with which the data of a call names its function.
 const selectorSize = 4
 
-// encoder reads arguments once and writes their encoding. Its memory and its work grow only with the
-// length of the arguments' text.
+// encoder writes the encoding of arguments. Its memory and its work grow only with the length of the
+// arguments' text.
 type encoder struct {
-	from walker
 	data []byte // at most maxData bytes of it
 	size int    // length of the full data, kept or not
 }
@@ -96,86 +94,65 @@ func (e *encoder) putInt(at, n int) {
 	e.put(at, word[:])
 }
 
-// value reads one value and writes it from at on. at is the value's offset in the head; for a dynamic
-// value it is the end of the data.
-func (e *encoder) value(t *abiType, at int, field string) error {
+// value writes the decoded JSON v as a value of the type, from at on. at is the value's offset in the
+// head; for a dynamic value it is the end of the data.
+func (e *encoder) value(t *abiType, v any, at int, field string) error {
 	switch t.kind {
 	case kindTuple, kindArray, kindSlice:
-		return e.values(t, at, field)
+		return e.values(t, v, at, field)
 	case kindString, kindBytes:
-		return e.text(t, at, field)
+		return e.text(t, v, at, field)
 	default:
-		word, err := readWord(t, e.from.value(), field)
+		word, err := readWord(t, v, field)
 		e.put(at, word[:])
 		return err
 	}
 }
 
-// values reads a JSON array as a tuple or an array: first the heads of all elements,
+// values writes a JSON array as a tuple or an array: first the heads of all elements,
 // then the tails of those that are dynamic. Offsets count from the first head.
-func (e *encoder) values(t *abiType, at int, field string) error {
-	n, ok := e.from.open()
+func (e *encoder) values(t *abiType, v any, at int, field string) error {
+	list, ok := v.([]any)
 	if !ok {
 		return invalid(field, "want a JSON array")
 	}
-	want, heads := t.elements(n)
-	if n != want {
-		return invalid(field, "%d elements: want %d", n, want)
-	}
 	if t.kind == kindSlice {
 		e.grow(wordSize)
-		e.putInt(at, n)
+		e.putInt(at, len(list))
 		at += wordSize
+	} else if len(list) != t.size {
+		return invalid(field, "%d elements: want %d", len(list), t.size)
 	}
 	if t.dynamic {
-		e.grow(heads)
+		for i := range list {
+			e.grow(t.part(i).head)
+		}
 	}
 	first := at
-	for i := range n {
+	for i, one := range list {
 		part := t.part(i)
 		place := at
 		if part.dynamic {
 			place = e.size
 			e.putInt(at, place-first)
 		}
-		if err := e.value(part, place, element(field, i)); err != nil {
+		if err := e.value(part, one, place, element(field, i)); err != nil {
 			return err
 		}
-		e.from.next()
 		at += part.head
 	}
 	return nil
 }
 
-// elements returns how many elements the type requires if n are given, and the bytes of their heads.
-func (t *abiType) elements(n int) (want, heads int) {
-	switch t.kind {
-	case kindTuple:
-		return len(t.parts), headsOf(t.parts)
-	case kindArray:
-		n = t.size
-	}
-	return n, n * t.parts[0].head
-}
+// part returns the type of the element at i. An array has one type for all.
+func (t *abiType) part(i int) *abiType { return &t.parts[min(i, len(t.parts)-1)] }
 
-// part returns the type of the element at i.
-func (t *abiType) part(i int) *abiType {
-	if t.kind == kindTuple {
-		return &t.parts[i]
-	}
-	return &t.parts[0]
-}
-
-// text reads a string or bytes, and writes the length and the bytes, padded to whole words.
-func (e *encoder) text(t *abiType, at int, field string) error {
-	var b []byte
-	var err error
+// text writes the length of a string or of bytes, and the bytes, padded to whole words.
+func (e *encoder) text(t *abiType, v any, at int, field string) error {
+	s, err := readString(v, field)
+	b := []byte(s)
 	if t.kind == kindBytes {
-		b, err = readHex(e.from.value(), field, maxData)
-	} else {
-		var s string
-		s, err = readString(e.from.value(), field)
-		b = []byte(s)
+		b, err = readHex(v, field, maxData)
 	}
 	if err != nil {
 		return err
@@ -189,28 +166,28 @@ func (e *encoder) text(t *abiType, at int, field string) error {
 func element(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
 
 // readWord reads a value of one word.
-func readWord(t *abiType, raw json.RawMessage, field string) (word [wordSize]byte, err error) {
+func readWord(t *abiType, v any, field string) (word [wordSize]byte, err error) {
 	switch t.kind {
 	case kindAddress:
-		address, err := readAddress(raw, field)
+		address, err := readAddress(v, field)
 		if err != nil {
 			return word, err
 		}
 		return common.HexToHash(string(*address)), nil
 	case kindBool:
-		switch string(raw) {
-		case "true":
+		switch v {
+		case true:
 			word[wordSize-1] = 1
-		case "false":
+		case false:
 		default:
 			return word, invalid(field, "want true or false")
 		}
 	case kindFixedBytes:
-		b, err := readFixedBytes(t, raw, field)
+		b, err := readFixedBytes(t, v, field)
 		copy(word[:], b)
 		return word, err
 	default:
-		n, err := readInRange(t, raw, field)
+		n, err := readInRange(t, v, field)
 		if err != nil {
 			return word, err
 		}
@@ -219,8 +196,8 @@ func readWord(t *abiType, raw json.RawMessage, field string) (word [wordSize]byt
 	return word, nil
 }
 
-func readFixedBytes(t *abiType, raw json.RawMessage, field string) ([]byte, error) {
-	b, err := readHex(raw, field, t.size)
+func readFixedBytes(t *abiType, v any, field string) ([]byte, error) {
+	b, err := readHex(v, field, t.size)
 	if err != nil {
 		return nil, err
 	}
@@ -231,8 +208,8 @@ func readFixedBytes(t *abiType, raw json.RawMessage, field string) ([]byte, erro
 }
 
 // readInRange reads an integer within the type's range. It returns a negative one in two's complement.
-func readInRange(t *abiType, raw json.RawMessage, field string) (*big.Int, error) {
-	n, err := readInteger(raw, field)
+func readInRange(t *abiType, v any, field string) (*big.Int, error) {
+	n, err := readInteger(v, field)
 	if err != nil {
 		return nil, err
 	}

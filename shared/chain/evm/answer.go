@@ -118,19 +118,15 @@ const estimateGas = "eth_estimateGas"
 // estimateArgs is the call object of eth_estimateGas. It has no fees: with them the answer would depend
 // on the present balance and base fee.
 type estimateArgs struct {
-	From  string         `json:"from"`
-	To    *string        `json:"to,omitempty"`
-	Value *hexutil.Big   `json:"value,omitempty"`
-	Data  hexutil.Bytes  `json:"data,omitempty"`
-	Gas   hexutil.Uint64 `json:"gas"` // the gas limit of the estimate
+	From  txmanager.Address  `json:"from"`
+	To    *txmanager.Address `json:"to,omitempty"`
+	Value *hexutil.Big       `json:"value,omitempty"`
+	Data  hexutil.Bytes      `json:"data,omitempty"`
+	Gas   hexutil.Uint64     `json:"gas"` // the gas limit of the estimate
 }
 
 func askEstimate(from txmanager.Address, c txmanager.Call) *call {
-	args := estimateArgs{From: from.String(), Data: c.Data, Gas: maxGas}
-	if c.To != nil {
-		to := c.To.String()
-		args.To = &to
-	}
+	args := estimateArgs{From: from, To: c.To, Data: c.Data, Gas: maxGas}
 	if c.Value != nil && c.Value.Sign() > 0 {
 		args.Value = (*hexutil.Big)(new(big.Int).Set(c.Value))
 	}

@@ -179,18 +179,12 @@ func (c *Connector) post(ctx context.Context, calls []*call, short bool) error {
 
 // tellTime tells the time of a round trip, once for each of its methods.
 func (c *Connector) tellTime(ctx context.Context, elems []rpc.BatchElem, took time.Duration) {
-	var told [maxMethods]string
-	methods := told[:0]
-	for i := range elems {
-		if m := elems[i].Method; !slices.Contains(methods, m) {
-			methods = append(methods, m)
-			c.took(ctx, m, took)
+	for i, e := range elems {
+		if !slices.ContainsFunc(elems[:i], func(before rpc.BatchElem) bool { return before.Method == e.Method }) {
+			c.took(ctx, e.Method, took)
 		}
 	}
 }
-
-// maxMethods is about how many methods one batch has; more cost an allocation.
-const maxMethods = 16
 
 func (c *Connector) verify(chainID *call) error {
 	var id hexutil.Uint64

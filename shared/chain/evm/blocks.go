@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ethereum/go-ethereum/common/hexutil"
-
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -37,9 +35,8 @@ func (c *Connector) readBlocks(ctx context.Context, q txmanager.BlocksQuery) (r 
 		return r, fmt.Errorf("its last final block is %d", r.Final)
 	}
 	for last := min(r.Final, q.After+uint64(max(q.MaxBlocks, 0))); r.End < last; {
-		some := sentSearch{}
-		some.addWhole(r.End, min(last, r.End+blocksAtOnce))
-		txs, err := c.sentIn(ctx, q.Submitter.Address(), some.blocks)
+		end := min(last, r.End+blocksAtOnce)
+		txs, err := c.sentIn(ctx, q.Submitter.Address(), blocksAfter(r.End, end))
 		switch {
 		case err != nil && r.End > q.After:
 			return r, nil
@@ -47,11 +44,11 @@ func (c *Connector) readBlocks(ctx context.Context, q txmanager.BlocksQuery) (r 
 			return r, cannotTell(err)
 		}
 		for _, tx := range txs {
-			if r.Transactions[uint64(tx.Nonce)], err = tx.consumer(fullBlock{Number: hexutil.Uint64(tx.number), Hash: tx.hash}, c.node); err != nil {
+			if r.Transactions[uint64(tx.Nonce)], err = tx.consumer(c.node); err != nil {
 				return r, err
 			}
 		}
-		r.End = some.blocks[len(some.blocks)-1]
+		r.End = end
 	}
 	return r, nil
 }

@@ -58,7 +58,7 @@ type Connector struct {
 	idle     interface{ CloseIdleConnections() }
 	slots    chain.RequestSlots // one element for each running round trip
 	verified atomic.Bool        // the node has reported chainID once
-	recent   recent
+	recent   *recent
 	blocks   offer // offers all receipts of a block
 	headers  offer // offers a header without its block
 	queries  *sharer
@@ -84,7 +84,7 @@ func New(o Options) (*Connector, error) {
 	transport.Proxy = nil // the environment's would see the credentials of the URL
 	transport.MaxIdleConnsPerHost = o.MaxInFlight
 	c := &Connector{chainID: o.ChainID, fees: o.Fees, depth: o.FinalDepth, node: o.Node, timeout: o.Timeout, maxBatch: o.MaxBatch,
-		idle: transport, slots: o.RequestSlots, took: o.Took}
+		idle: transport, slots: o.RequestSlots, took: o.Took, recent: newRecent()}
 	web := &http.Client{
 		Transport: &counted{transport, o.OnRoundTrip, o.Trace},
 		// A redirect would send the bytes and the credentials to another server.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/rpc"
@@ -49,7 +48,7 @@ func (c *Connector) findConsumer(ctx context.Context, submitter txmanager.Submit
 	if submitter.ChainID() != c.chainID {
 		return txmanager.ConsumingTx{}, fmt.Errorf("submitter %q, chain %d: %w", submitter, c.chainID, chain.ErrWrongChain)
 	}
-	s := &search{c: c, account: submitter.Address().String(), n: n}
+	s := &search{c: c, account: submitter.Address(), n: n}
 	if err := s.begin(ctx); err != nil {
 		return txmanager.ConsumingTx{}, err
 	}
@@ -73,7 +72,7 @@ func (e short) Unwrap() error { return e.error }
 // search finds the block where an account's count exceeded n.
 type search struct {
 	c       *Connector
-	account string
+	account txmanager.Address
 	n       uint64
 
 	high   uint64 // at this height the count is above n
@@ -84,7 +83,7 @@ type search struct {
 // begin requests the count before the head. A block that is added in between only makes the head higher
 // than necessary.
 func (s *search) begin(ctx context.Context) error {
-	count, head := ask("eth_getTransactionCount", s.account, "latest"), askBlock("latest")
+	count, head := ask("eth_getTransactionCount", s.account.String(), "latest"), askBlock("latest")
 	if err := s.c.roundTrip(ctx, []*call{count, head}); err != nil {
 		return err
 	}
@@ -130,7 +129,7 @@ func (s *search) spread() []uint64 {
 // probe requests the count at each of the ascending heights. A height without an answer counts as too
 // low: nodes delete the states of old blocks.
 func (s *search) probe(ctx context.Context, heights []uint64) error {
-	calls := askEach(heights, func(at uint64) *call { return ask("eth_getTransactionCount", s.account, hexutil.EncodeUint64(at)) })
+	calls := askEach(heights, func(at uint64) *call { return s.c.askCount(s.account, at) })
 	if err := s.c.roundTrip(ctx, calls); err != nil {
 		return err
 	}
@@ -148,17 +147,13 @@ func (s *search) probe(ctx context.Context, heights []uint64) error {
 
 // read reads the block where the count exceeded n.
 func (s *search) read(ctx context.Context) (txmanager.ConsumingTx, error) {
-	whole := ask(getBlock, hexutil.EncodeUint64(s.high), true)
-	if err := s.c.roundTrip(ctx, []*call{whole}); err != nil {
-		return txmanager.ConsumingTx{}, err
+	txs, err := s.c.sentIn(ctx, s.account, []uint64{s.high})
+	if err != nil {
+		return txmanager.ConsumingTx{}, cannotTell(err)
 	}
-	var b fullBlock
-	if err := whole.into(&b); err != nil {
-		return txmanager.ConsumingTx{}, fmt.Errorf("block %d: %w", s.high, cannotTell(err))
-	}
-	for _, tx := range b.Transactions {
-		if uint64(b.Number) == s.high && strings.EqualFold(tx.From, s.account) && uint64(tx.Nonce) == s.n {
-			return tx.consumer(b, s.c.node)
+	for _, tx := range txs {
+		if uint64(tx.Nonce) == s.n {
+			return tx.consumer(s.c.node)
 		}
 	}
 	if s.silent != nil {
@@ -195,13 +190,7 @@ type refusal struct {
 // Unwrap returns the meaning and the refusal.
 func (r refusal) Unwrap() []error { return []error{r.meaning, r.error} }
 
-// fullBlock holds the fields that are read of a block with its transactions.
-type fullBlock struct {
-	Number       hexutil.Uint64 `json:"number"`
-	Hash         txmanager.Hash `json:"hash"`
-	Transactions []transaction  `json:"transactions"`
-}
-
+// transaction holds the fields that are read of a transaction in a block, and the block.
 type transaction struct {
 	Hash  txmanager.Hash `json:"hash"`
 	From  string         `json:"from"`
@@ -209,18 +198,21 @@ type transaction struct {
 	To    *string        `json:"to"`
 	Value *hexutil.Big   `json:"value"`
 	Input *hexutil.Bytes `json:"input"`
+
+	blockNumber uint64
+	blockHash   txmanager.Hash
 }
 
-func (tx transaction) consumer(b fullBlock, node string) (txmanager.ConsumingTx, error) {
+func (tx transaction) consumer(node string) (txmanager.ConsumingTx, error) {
 	if tx.Value == nil || tx.Input == nil {
-		return txmanager.ConsumingTx{}, fmt.Errorf("transaction %s in block %d: the node gave no value or no input", tx.Hash, uint64(b.Number))
+		return txmanager.ConsumingTx{}, fmt.Errorf("transaction %s in block %d: the node gave no value or no input", tx.Hash, tx.blockNumber)
 	}
-	t := txmanager.ConsumingTx{Hash: tx.Hash, BlockNumber: uint64(b.Number), BlockHash: b.Hash, Node: node,
+	t := txmanager.ConsumingTx{Hash: tx.Hash, BlockNumber: tx.blockNumber, BlockHash: tx.blockHash, Node: node,
 		ValueWei: tx.Value.ToInt().String(), Data: *tx.Input}
 	if tx.To != nil {
 		to, err := eip155.ParseAddress(*tx.To)
 		if err != nil {
-			return txmanager.ConsumingTx{}, fmt.Errorf("transaction %s in block %d: to: %w", tx.Hash, uint64(b.Number), err)
+			return txmanager.ConsumingTx{}, fmt.Errorf("transaction %s in block %d: to: %w", tx.Hash, tx.blockNumber, err)
 		}
 		t.To = &to
 	}

@@ -1,7 +1,6 @@
 package evm
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -61,18 +60,4 @@ func (Family) ParseFunction(text string) (string, error) {
 		return "", err
 	}
 	return fmt.Sprintf("0x%x", crypto.Keccak256([]byte(text))[:selectorSize]), nil
-}
-
-// Opener returns a function that opens the nodes of one chain. They share the options and the
-// request slots.
-func Opener(o Options) func(url, name string) (chain.Node, error) {
-	o.MaxInFlight = cmp.Or(o.MaxInFlight, DefaultMaxInFlight)
-	if o.RequestSlots == nil && o.MaxInFlight > 0 {
-		o.RequestSlots = chain.NewRequestSlots(o.MaxInFlight)
-	}
-	return func(url, name string) (chain.Node, error) {
-		one := o
-		one.URL, one.Node = url, name
-		return Family{}.Open(one)
-	}
 }

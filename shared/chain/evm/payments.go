@@ -184,22 +184,21 @@ func paymentBy(t chain.TokenTransfer, tx txmanager.Hash, number uint64, hash txm
 // sentPayments adds the payments of the account's own transactions. It may lower p.End.
 func (c *Connector) sentPayments(ctx context.Context, q chain.PaymentsQuery, p *chain.Payments, count *call, found map[paymentPlace]chain.Payment) error {
 	var sent hexutil.Uint64
-	s := &sentSearch{c: c, q: q}
+	var blocks []uint64
 	counted := count.into(&sent) == nil
 	switch {
 	case !counted:
-		s.addWhole(q.After, p.End)
+		blocks = blocksAfter(q.After, p.End)
 	case uint64(sent) == q.Sent:
 		return nil
 	default:
-		if err := s.narrow(ctx, sentSpan{q.After, p.End, q.Sent, uint64(sent)}); err != nil {
+		var err error
+		if blocks, err = c.sendingBlocks(ctx, q.Payer, sentSpan{q.After, p.End, q.Sent, uint64(sent)}); err != nil {
 			return err
 		}
 	}
-	slices.Sort(s.blocks)
-	s.blocks = slices.Compact(s.blocks)
-	if limit := q.MaxBlocks; limit > 0 && len(s.blocks) > limit {
-		p.End, s.blocks, counted = s.blocks[limit]-1, s.blocks[:limit], false
+	if limit := q.MaxBlocks; limit > 0 && len(blocks) > limit {
+		p.End, blocks, counted = blocks[limit]-1, blocks[:limit], false
 		end := askHeight(p.End)
 		if err := c.roundTrip(ctx, []*call{end}); err != nil {
 			return err
@@ -210,8 +209,8 @@ func (c *Connector) sentPayments(ctx context.Context, q chain.PaymentsQuery, p *
 		}
 		p.EndHash = last.Hash
 	}
-	p.FullReads = len(s.blocks)
-	txs, err := c.sentIn(ctx, q.Payer, s.blocks)
+	p.FullReads = len(blocks)
+	txs, err := c.sentIn(ctx, q.Payer, blocks)
 	if err != nil {
 		return err
 	}
@@ -228,85 +227,71 @@ func (c *Connector) sentPayments(ctx context.Context, q chain.PaymentsQuery, p *
 // may be too low.
 type sentSpan struct{ low, high, atLow, atHigh uint64 }
 
-// sentSearch finds the blocks that have transactions of the account.
-type sentSearch struct {
-	c      *Connector
-	q      chain.PaymentsQuery
-	blocks []uint64
-}
-
-func (s *sentSearch) addWhole(low, high uint64) {
+// blocksAfter returns the heights after low, up to high.
+func blocksAfter(low, high uint64) (blocks []uint64) {
 	for n := low + 1; n <= high; n++ {
-		s.blocks = append(s.blocks, n)
+		blocks = append(blocks, n)
 	}
+	return blocks
 }
 
-// narrow halves the ranges in which the count has grown, down to single blocks. If a node does not
-// answer a count, the blocks below are read whole.
-func (s *sentSearch) narrow(ctx context.Context, spans ...sentSpan) error {
+// sendingBlocks returns the blocks that have transactions of the account, in order. It halves the ranges in
+// which the count has grown, down to single blocks. If a node does not answer a count, the blocks below are
+// read whole.
+func (c *Connector) sendingBlocks(ctx context.Context, of txmanager.Address, spans ...sentSpan) (blocks []uint64, err error) {
 	for len(spans) > 0 {
-		var open []sentSpan
+		var open, halves []sentSpan
 		for _, one := range spans {
 			switch {
 			case one.atHigh <= one.atLow:
 			case one.high == one.low+1:
-				s.blocks = append(s.blocks, one.high)
+				blocks = append(blocks, one.high)
 			default:
 				open = append(open, one)
 			}
 		}
 		some := open[:min(len(open), probesAtOnce)]
-		halves, err := s.halve(ctx, some)
-		if err != nil {
-			return err
+		calls := askEach(some, func(one sentSpan) *call { return c.askCount(of, one.middle()) })
+		if err := c.roundTrips(ctx, calls); err != nil {
+			return nil, err
+		}
+		for i, one := range some {
+			middle, at := one.middle(), hexutil.Uint64(one.atLow)
+			if calls[i].into(&at) != nil {
+				blocks = append(blocks, blocksAfter(one.low, middle)...)
+			}
+			halves = append(halves, sentSpan{one.low, middle, one.atLow, uint64(at)}, sentSpan{middle, one.high, uint64(at), one.atHigh})
 		}
 		spans = append(halves, open[len(some):]...)
 	}
-	return nil
-}
-
-func (s *sentSearch) halve(ctx context.Context, spans []sentSpan) (halves []sentSpan, err error) {
-	calls := askEach(spans, func(one sentSpan) *call { return s.c.askCount(s.q.Payer, one.middle()) })
-	if err := s.c.roundTrips(ctx, calls); err != nil {
-		return nil, err
-	}
-	for i, one := range spans {
-		middle, count := one.middle(), new(hexutil.Uint64)
-		if calls[i].into(count) != nil {
-			s.addWhole(one.low, middle)
-			halves = append(halves, sentSpan{middle, one.high, one.atLow, one.atHigh})
-			continue
-		}
-		at := uint64(*count)
-		halves = append(halves, sentSpan{one.low, middle, one.atLow, at}, sentSpan{middle, one.high, at, one.atHigh})
-	}
-	return halves, nil
+	slices.Sort(blocks)
+	return slices.Compact(blocks), nil
 }
 
 func (s sentSpan) middle() uint64 { return s.low + (s.high-s.low)/2 }
 
-// sentTx is a transaction of the account, in its block.
-type sentTx struct {
-	transaction
-	number uint64
-	hash   txmanager.Hash
-}
-
 // sentIn reads whole blocks and returns the account's transactions.
-func (c *Connector) sentIn(ctx context.Context, of txmanager.Address, blocks []uint64) (txs []sentTx, err error) {
+func (c *Connector) sentIn(ctx context.Context, of txmanager.Address, blocks []uint64) (txs []transaction, err error) {
 	for some := range slices.Chunk(blocks, blocksAtOnce) {
 		calls := askEach(some, func(n uint64) *call { return ask(getBlock, hexutil.EncodeUint64(n), true) })
 		if err := c.roundTrip(ctx, calls); err != nil {
 			return nil, err
 		}
 		for i, n := range some {
-			var b fullBlock
-			if err := calls[i].into(&b); err != nil || uint64(b.Number) != n {
-				return nil, fmt.Errorf("block %d: got number %d, %w", n, uint64(b.Number), err)
+			var b struct {
+				block
+				Transactions []transaction
+			}
+			if err := calls[i].into(&b); err != nil {
+				return nil, fmt.Errorf("block %d: %w", n, err)
+			}
+			if uint64(b.Number) != n {
+				return nil, fmt.Errorf("block %d: got number %d: %w", n, uint64(b.Number), errElsewhere)
 			}
 			for _, tx := range b.Transactions {
 				if strings.EqualFold(tx.From, of.String()) {
-					txs = append(txs, sentTx{tx, n, b.Hash})
+					tx.blockNumber, tx.blockHash = n, b.Hash
+					txs = append(txs, tx)
 				}
 			}
 		}
@@ -316,9 +301,9 @@ func (c *Connector) sentIn(ctx context.Context, of txmanager.Address, blocks []u
 
 // addSent adds the transactions' payments by their receipts: their value, and the events of the called
 // contract and of the requested tokens.
-func (c *Connector) addSent(ctx context.Context, q chain.PaymentsQuery, txs []sentTx, found map[paymentPlace]chain.Payment) error {
+func (c *Connector) addSent(ctx context.Context, q chain.PaymentsQuery, txs []transaction, found map[paymentPlace]chain.Payment) error {
 	for some := range slices.Chunk(txs, c.maxBatch-reserved) { // only one batch's answer is held at a time
-		calls := askEach(some, func(tx sentTx) *call { return askReceipt(tx.Hash) })
+		calls := askEach(some, func(tx transaction) *call { return askReceipt(tx.Hash) })
 		if err := c.roundTrip(ctx, calls); err != nil {
 			return err
 		}
@@ -331,7 +316,7 @@ func (c *Connector) addSent(ctx context.Context, q chain.PaymentsQuery, txs []se
 	return nil
 }
 
-func addPaid(q chain.PaymentsQuery, tx sentTx, receipt *call, found map[paymentPlace]chain.Payment) error {
+func addPaid(q chain.PaymentsQuery, tx transaction, receipt *call, found map[paymentPlace]chain.Payment) error {
 	var of struct {
 		TransactionHash txmanager.Hash
 		BlockHash       txmanager.Hash
@@ -339,23 +324,23 @@ func addPaid(q chain.PaymentsQuery, tx sentTx, receipt *call, found map[paymentP
 	if err := receipt.into(&of); err != nil {
 		return err
 	}
-	if of.TransactionHash != tx.Hash || of.BlockHash != tx.hash {
+	if of.TransactionHash != tx.Hash || of.BlockHash != tx.blockHash {
 		return errors.New("its receipt is of another transaction or another block")
 	}
 	read, err := Family{}.ReadProof(receipt.raw)
 	if err != nil || !read.Succeeded {
 		return err
 	}
-	t, err := tx.consumer(fullBlock{Number: hexutil.Uint64(tx.number), Hash: tx.hash}, "")
+	t, err := tx.consumer("")
 	if err != nil {
 		return err
 	}
 	if value := tx.Value.ToInt(); value.Sign() > 0 && (t.To == nil || *t.To != q.Payer) {
-		found[paymentPlace{tx.Hash, chain.NativeCoin}] = chain.Payment{TxHash: tx.Hash, LogIndex: chain.NativeCoin, BlockNumber: tx.number, BlockHash: tx.hash, To: t.To, Amount: value}
+		found[paymentPlace{tx.Hash, chain.NativeCoin}] = chain.Payment{TxHash: tx.Hash, LogIndex: chain.NativeCoin, BlockNumber: tx.blockNumber, BlockHash: tx.blockHash, To: t.To, Amount: value}
 	}
 	for _, e := range read.Transfers {
 		if called := t.To != nil && *t.To == e.Token; leaves(e, q) && (called || slices.Contains(q.Tokens, e.Token)) {
-			found[paymentPlace{tx.Hash, e.LogIndex}] = paymentBy(e, tx.Hash, tx.number, tx.hash)
+			found[paymentPlace{tx.Hash, e.LogIndex}] = paymentBy(e, tx.Hash, tx.blockNumber, tx.blockHash)
 		}
 	}
 	return nil

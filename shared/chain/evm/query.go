@@ -106,14 +106,14 @@ func finalHeight(head txmanager.Header, depth *uint64) (height uint64, ok bool) 
 // a query that is fetching the head's now. done must be called once this query has fetched them itself.
 func (c *Connector) shareHead(ctx context.Context, l *chainQuery) (done func()) {
 	done = func() {}
-	l.receipts.reuse(&c.recent, *l.head)
+	l.receipts.reuse(*l.head)
 	if !l.receipts.wantsHead(*l.head) || !c.blocks.offered() {
 		return done
 	}
 	if mine := c.recent.claim(ctx, l.head.Hash); mine != nil {
 		return mine
 	}
-	l.receipts.reuse(&c.recent, *l.head)
+	l.receipts.reuse(*l.head)
 	return done
 }
 
@@ -156,7 +156,7 @@ func (c *Connector) newQuery(q txmanager.ChainQuery) (*chainQuery, error) {
 	}
 	self := q.Submitter.Address()
 	l := &chainQuery{
-		q: q, first: askBlock("latest"), receipts: newReceipts(q, &c.recent),
+		q: q, first: askBlock("latest"), receipts: newReceipts(q, c.recent),
 		known:     askEach(q.Known, func(h txmanager.Hash) *call { return ask("eth_getTransactionByHash", h.String()) }),
 		watched:   askEach(q.HashesAt, askHeight),
 		estimates: askEach(q.Estimates, func(of txmanager.Call) *call { return askEstimate(self, of) }),

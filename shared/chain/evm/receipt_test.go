@@ -146,7 +146,7 @@ func BenchmarkTakeBlock(b *testing.B) {
 			b.SetBytes(int64(len(raw)))
 			b.ReportAllocs()
 			for b.Loop() {
-				r := newReceipts(wanted, new(recent))
+				r := newReceipts(wanted, newRecent())
 				n, err := r.takeBlock(&blockCall{number: 16, proof: txmanager.Hash{31: 7}, answer: &call{raw: raw}})
 				if err != nil || n != len(wanted.Receipts) {
 					b.Fatalf("got %d, %v, want %d", n, err, len(wanted.Receipts))

@@ -265,7 +265,7 @@ func (r *receipts) wantsHead(head block) bool {
 
 // reuse accepts the known receipts of head and of its parent. Both are in the observation's chain, and
 // a block's hash fixes its content.
-func (r *receipts) reuse(known *recent, head block) {
+func (r *receipts) reuse(head block) {
 	if !r.byBlock || len(r.left) == 0 {
 		return
 	}
@@ -274,8 +274,8 @@ func (r *receipts) reuse(known *recent, head block) {
 		number uint64
 		hash   txmanager.Hash
 	}{{number, head.Hash}, {number - 1, head.Parent}} {
-		all := known.of(at.hash)
-		if all == nil || r.seen[at.number] {
+		all, known := r.known.blocks.Get(at.hash)
+		if !known || r.seen[at.number] {
 			continue
 		}
 		r.seen[at.number] = true

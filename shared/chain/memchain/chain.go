@@ -48,9 +48,7 @@ func (t transaction) cost() *big.Int {
 	return fee.Add(fee, t.tx.Value)
 }
 
-// fails reports whether the transaction is included and fails.
-func (t transaction) fails() bool { return fails(t.tx.Data) }
-
+// fails reports whether a transaction with the data is included and fails.
 func fails(data []byte) bool { return string(data) == "fail" }
 
 // block is a block with the state after it.
@@ -121,7 +119,7 @@ func (c *Chain) Reorg(blocks ...[][]byte) error {
 	for _, raws := range blocks {
 		var txs []transaction
 		for _, raw := range raws {
-			tx, err := read(raw)
+			tx, err := decode(raw)
 			if err != nil {
 				return err
 			}
@@ -136,11 +134,6 @@ func (c *Chain) Reorg(blocks ...[][]byte) error {
 	}
 	c.purge()
 	return nil
-}
-
-func read(raw []byte) (transaction, error) {
-	from, tx, signed, err := decode(raw)
-	return transaction{signed, from, tx}, err
 }
 
 func (c *Chain) head() block { return c.blocks[len(c.blocks)-1] }
@@ -172,7 +165,7 @@ func (c *Chain) add(txs []transaction) {
 		b.counts[tx.from]++
 		b.balances[tx.from] = new(big.Int).Sub(b.balance(tx.from), tx.cost())
 		to := *tx.tx.To
-		if tx.fails() {
+		if fails(tx.tx.Data) {
 			to = tx.from
 		}
 		b.balances[to] = new(big.Int).Add(b.balance(to), tx.tx.Value)
@@ -189,7 +182,7 @@ func (c *Chain) purge() {
 
 // send puts a transaction into the pool.
 func (c *Chain) send(raw []byte) (txmanager.SendClass, string) {
-	tx, err := read(raw)
+	tx, err := decode(raw)
 	if err != nil || tx.tx.ChainID != c.ID {
 		return txmanager.SendInvalid, "no transaction of this chain"
 	}

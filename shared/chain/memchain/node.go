@@ -48,7 +48,8 @@ func (n node) ParsePayload(stored []byte) (txmanager.Call, error) { return n.Sto
 func (node) CheckCall(c txmanager.Call) error { return checkCall(c) }
 
 func (node) ParseSigned(raw []byte) (txmanager.Address, txmanager.Unsigned, txmanager.Signed, error) {
-	return decode(raw)
+	t, err := decode(raw)
+	return t.from, t.tx, t.Signed, err
 }
 
 func (n node) Query(_ context.Context, q txmanager.ChainQuery) (txmanager.ChainObservation, error) {
@@ -118,9 +119,9 @@ func (n node) receipt(h txmanager.Hash) txmanager.ReceiptAnswer {
 	if !ok || in == nil {
 		return txmanager.ReceiptAnswer{Answer: txmanager.AnswerNotFound}
 	}
-	document, _ := json.Marshal(map[string]any{"from": tx.from, "to": tx.tx.To, "gasUsed": fmt.Sprint(tx.tx.Gas), "failed": tx.fails()}) // texts
+	document, _ := json.Marshal(map[string]any{"from": tx.from, "to": tx.tx.To, "gasUsed": fmt.Sprint(tx.tx.Gas), "failed": fails(tx.tx.Data)}) // texts
 	return txmanager.ReceiptAnswer{Answer: txmanager.AnswerFound, Receipt: txmanager.Receipt{
-		TxHash: h, BlockNumber: in.Number, BlockHash: in.Hash, Succeeded: !tx.fails(), Document: document}}
+		TxHash: h, BlockNumber: in.Number, BlockHash: in.Hash, Succeeded: !fails(tx.tx.Data), Document: document}}
 }
 
 func (n node) estimate(from txmanager.Address, c txmanager.Call) txmanager.Estimate {

@@ -2,6 +2,7 @@ package memchain
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
@@ -13,16 +14,16 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// A signed transaction is
-//
-//	"M", chain id (8 bytes), nonce (8), gas (8), fee (16), receiver (45), value (32), size of the data (2), data,
-//	public key (32), signature (64)
-//
-// with big-endian numbers. The call is from the receiver to the data.
-const (
-	callAt = 1 + 3*8 + 16
-	dataAt = callAt + addressSize + 32 + 2
-)
+// call is a signed transaction up to its data. The data, the public key and the signature follow. Numbers are
+// big-endian. The database reads the call from To to the data.
+type call struct {
+	Kind              byte // 'M'
+	Chain, Nonce, Gas uint64
+	Fee               [16]byte
+	To                [addressSize]byte
+	Value             [32]byte
+	Size              uint16 // of the data
+}
 
 // Keys sign for accounts. They implement a signer's service.
 type Keys map[txmanager.Submitter]ed25519.PrivateKey
@@ -37,17 +38,13 @@ func (k Keys) Add(chainID uint64, i int) txmanager.Submitter {
 }
 
 // Sign implements [txmanager.Signer].
-func (k Keys) Sign(_ context.Context, s txmanager.Submitter, tx txmanager.Unsigned) (signed txmanager.Signed, err error) {
-	key, ok := k[s]
-	if !ok {
-		return signed, fmt.Errorf("no key for %s", s)
-	}
+func (k Keys) Sign(ctx context.Context, s txmanager.Submitter, tx txmanager.Unsigned) (txmanager.Signed, error) {
 	raw, err := encode(tx)
-	if err != nil {
-		return signed, err
+	if err = cmp.Or(k.Check(ctx, s), err); err != nil {
+		return txmanager.Signed{}, err
 	}
-	raw = append(raw, key.Public().(ed25519.PublicKey)...)
-	raw = append(raw, ed25519.Sign(key, raw)...)
+	raw = append(raw, k[s].Public().(ed25519.PublicKey)...)
+	raw = append(raw, ed25519.Sign(k[s], raw)...)
 	return txmanager.Signed{Hash: sha256.Sum256(raw), Raw: raw}, nil
 }
 
@@ -69,36 +66,28 @@ func encode(tx txmanager.Unsigned) ([]byte, error) {
 	case tx.FeeCapWei.BitLen() > 128 || tx.Value.BitLen() > 256 || tx.To == nil || len(*tx.To) != addressSize || len(tx.Data) >= 1<<16:
 		return nil, errors.New("the transaction does not fit the encoding")
 	}
-	raw := []byte("M")
-	for _, n := range []uint64{tx.ChainID, tx.Nonce, tx.Gas} {
-		raw = binary.BigEndian.AppendUint64(raw, n)
-	}
-	raw = append(raw, tx.FeeCapWei.FillBytes(make([]byte, 16))...)
-	raw = append(raw, *tx.To...)
-	raw = append(raw, tx.Value.FillBytes(make([]byte, 32))...)
-	raw = binary.BigEndian.AppendUint16(raw, uint16(len(tx.Data)))
-	return append(raw, tx.Data...), nil
+	c := call{Kind: 'M', Chain: tx.ChainID, Nonce: tx.Nonce, Gas: tx.Gas, To: [addressSize]byte([]byte(*tx.To)), Size: uint16(len(tx.Data))}
+	tx.FeeCapWei.FillBytes(c.Fee[:])
+	tx.Value.FillBytes(c.Value[:])
+	raw, err := binary.Append(nil, binary.BigEndian, c)
+	return append(raw, tx.Data...), err
 }
 
 // decode reads a signed transaction. Its signature is verified.
-func decode(raw []byte) (from txmanager.Address, tx txmanager.Unsigned, signed txmanager.Signed, err error) {
-	invalid := errors.New("the bytes are no signed transaction")
-	if len(raw) < dataAt+ed25519.PublicKeySize+ed25519.SignatureSize || raw[0] != 'M' {
-		return from, tx, signed, invalid
+func decode(raw []byte) (transaction, error) {
+	var c call
+	dataAt, err := binary.Decode(raw, binary.BigEndian, &c)
+	dataEnd := dataAt + int(c.Size)
+	signatureAt := dataEnd + ed25519.PublicKeySize
+	if err != nil || c.Kind != 'M' || len(raw) != signatureAt+ed25519.SignatureSize || !ed25519.Verify(raw[dataEnd:signatureAt], raw[:signatureAt], raw[signatureAt:]) {
+		return transaction{}, errors.New("the bytes are no signed transaction")
 	}
-	end := len(raw) - ed25519.SignatureSize
-	key, sized := ed25519.PublicKey(raw[end-ed25519.PublicKeySize:end]), int(binary.BigEndian.Uint16(raw[dataAt-2:]))
-	if dataAt+sized+ed25519.PublicKeySize != end || !ed25519.Verify(key, raw[:end], raw[end:]) {
-		return from, tx, signed, invalid
+	fee := new(big.Int).SetBytes(c.Fee[:])
+	tx := txmanager.Unsigned{
+		ChainID: c.Chain, Nonce: c.Nonce, Gas: c.Gas, To: new(txmanager.Address(c.To[:])), Value: new(big.Int).SetBytes(c.Value[:]),
+		Data: raw[dataAt:dataEnd], Legacy: true, FeeCapWei: fee, TipCapWei: fee,
 	}
-	fee := new(big.Int).SetBytes(raw[callAt-16 : callAt])
-	to := txmanager.Address(raw[callAt : callAt+addressSize])
-	tx = txmanager.Unsigned{
-		ChainID: binary.BigEndian.Uint64(raw[1:]), Nonce: binary.BigEndian.Uint64(raw[9:]), Gas: binary.BigEndian.Uint64(raw[17:]),
-		To: &to, Value: new(big.Int).SetBytes(raw[dataAt-34 : dataAt-2]), Data: raw[dataAt : dataAt+sized],
-		Legacy: true, FeeCapWei: fee, TipCapWei: fee,
-	}
-	return AddressOf(key), tx, txmanager.Signed{Hash: sha256.Sum256(raw), Raw: raw}, nil
+	return transaction{txmanager.Signed{Hash: sha256.Sum256(raw), Raw: raw}, AddressOf(raw[dataEnd:signatureAt]), tx}, nil
 }
 
 // Verify implements [chain.Family].
@@ -107,9 +96,9 @@ func (Family) Verify(s txmanager.Submitter, tx txmanager.Unsigned, raw []byte) (
 	if err != nil {
 		return txmanager.Signed{}, err
 	}
-	from, _, signed, err := decode(raw)
-	if err == nil && (from != s.Address() || tx.ChainID != s.ChainID() || !bytes.HasPrefix(raw, want)) {
+	sent, err := decode(raw)
+	if err == nil && (sent.from != s.Address() || tx.ChainID != s.ChainID() || !bytes.HasPrefix(raw, want)) {
 		err = fmt.Errorf("the bytes are not the transaction that %s was asked to sign", s)
 	}
-	return signed, err
+	return sent.Signed, err
 }

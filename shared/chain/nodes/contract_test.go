@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/chaintest"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
@@ -19,7 +20,9 @@ func dead(t *testing.T) string { return "http://" + porttest.Refused(t) }
 // connect returns a connector to EVM nodes.
 func connect(t *testing.T, o nodes.Options, timeout time.Duration) *nodes.Connector {
 	t.Helper()
-	o.Open = evm.Opener(evm.Options{ChainID: o.ChainID, Timeout: timeout})
+	o.Open = func(url, name string) (chain.Node, error) {
+		return evm.New(evm.Options{URL: url, Node: name, ChainID: o.ChainID, Timeout: timeout})
+	}
 	c := check.Value(nodes.New(o))(t)
 	t.Cleanup(c.Close)
 	return c

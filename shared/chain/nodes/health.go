@@ -68,20 +68,11 @@ func (c *Connector) noneServes(of []*node) bool {
 	return !slices.ContainsFunc(of, func(n *node) bool { return n.healthy() && !n.tagless.After(time.Now()) })
 }
 
-// rank is lower for a preferred node. A node of another chain is the last resort.
-func (n *node) rank() int {
-	switch n.out {
-	case "", OK:
-		return 0
-	case Lags:
-		return 1
-	case Outvoted:
-		return 2
-	case WrongChain:
-		return 4
-	}
-	return 3
-}
+// preferred are the results of nodes, the best first. A node of another chain is the last resort.
+var preferred = []Result{OK, Lags, Outvoted, Failed, WrongChain}
+
+// rank is lower for a preferred node.
+func (n *node) rank() int { return slices.Index(preferred, cmp.Or(n.out, OK)) }
 
 func (n *node) healthy() bool { return n.rank() == 0 }
 
@@ -236,21 +227,15 @@ func (c *Connector) compare(ctx context.Context, beside *node) (done func()) {
 		return func() {}
 	}
 	asked, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{}, len(due))
-	for _, n := range due {
-		c.verifyIfDue(n)
-		go func() {
-			v, err := n.Query(asked, txmanager.ChainQuery{})
-			c.recordAnswer(asked, n, v, err)
-			ended <- struct{}{}
-		}()
-	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.askAll(asked, txmanager.ChainQuery{}, due)
+	}()
 	return func() {
 		defer cancel()
 		timer := time.AfterFunc(grace, cancel)
 		defer timer.Stop()
-		for range due {
-			<-ended
-		}
+		<-ended
 	}
 }

@@ -152,72 +152,62 @@ func (c *Connector) ParseSigned(raw []byte) (txmanager.Address, txmanager.Unsign
 // FindConsumingTx implements [txmanager.ChainConnector]. It queries the nodes one after the other until one has the
 // transaction. If none has it and one reports that the nonce is not consumed, that is the answer. The
 // error wraps [txmanager.ErrConsumerUnavailable] if each node has answered that it cannot tell.
-func (c *Connector) FindConsumingTx(ctx context.Context, s txmanager.Submitter, n uint64) (taker txmanager.ConsumingTx, err error) {
-	err = c.untilAnswered(ctx, c.order(txmanager.ChainQuery{}), func(ctx context.Context, one chain.Node) error {
-		taker, err = one.FindConsumingTx(ctx, s, n)
-		return err
+func (c *Connector) FindConsumingTx(ctx context.Context, s txmanager.Submitter, n uint64) (txmanager.ConsumingTx, error) {
+	return untilAnswered(ctx, c.order(txmanager.ChainQuery{}), func(ctx context.Context, one chain.Node) (txmanager.ConsumingTx, error) {
+		return one.FindConsumingTx(ctx, s, n)
 	})
-	return taker, err
 }
 
 // ReadBlocks implements [txmanager.ChainConnector]. It queries the nodes one after the other until one
 // gives blocks. The error wraps [txmanager.ErrConsumerUnavailable] if each node has answered that it will not.
-func (c *Connector) ReadBlocks(ctx context.Context, q txmanager.BlocksQuery) (r txmanager.BlocksRead, err error) {
+func (c *Connector) ReadBlocks(ctx context.Context, q txmanager.BlocksQuery) (txmanager.BlocksRead, error) {
 	order := c.order(txmanager.ChainQuery{})
 	first := q.Turn % len(order)
-	err = c.untilAnswered(ctx, slices.Concat(order[first:], order[:first]), func(ctx context.Context, one chain.Node) error {
-		r, err = one.ReadBlocks(ctx, q)
-		return err
+	return untilAnswered(ctx, slices.Concat(order[first:], order[:first]), func(ctx context.Context, one chain.Node) (txmanager.BlocksRead, error) {
+		return one.ReadBlocks(ctx, q)
 	})
-	return r, err
 }
 
 // untilAnswered queries the nodes one after the other until one answers. The error wraps
 // [txmanager.ErrConsumerUnavailable] if each node has answered that it cannot tell.
-func (c *Connector) untilAnswered(ctx context.Context, order []*node, ask func(context.Context, chain.Node) error) error {
-	silent := len(c.nodes) // nodes that have not said so
-	err := c.anyOf(ctx, order, func(ctx context.Context, one chain.Node) error {
-		err := ask(ctx, one)
+func untilAnswered[T any](ctx context.Context, order []*node, ask func(context.Context, chain.Node) (T, error)) (answer T, err error) {
+	silent := len(order) // nodes that have not said so
+	answer, err = anyOf(ctx, order, func(ctx context.Context, one chain.Node) (T, error) {
+		answer, err := ask(ctx, one)
 		if errors.Is(err, txmanager.ErrConsumerUnavailable) {
 			silent--
 		}
-		return err
+		return answer, err
 	})
 	switch later := "%d of %d nodes may answer later: %s"; {
 	case !errors.Is(err, txmanager.ErrConsumerUnavailable) || silent == 0:
-		return err
+		return answer, err
 	case errors.Is(err, txmanager.ErrNoCounts):
-		return fmt.Errorf(later+": %w", silent, len(c.nodes), err.Error(), txmanager.ErrNoCounts)
+		return answer, fmt.Errorf(later+": %w", silent, len(order), err.Error(), txmanager.ErrNoCounts)
 	default:
-		return fmt.Errorf(later, silent, len(c.nodes), err.Error())
+		return answer, fmt.Errorf(later, silent, len(order), err.Error())
 	}
 }
 
 // Transaction reads a transaction by its hash and verifies it by the hash. So the first node that has
 // it is enough.
-func (c *Connector) Transaction(ctx context.Context, hash txmanager.Hash) (t txmanager.SignedTransaction, err error) {
-	err = c.Any(ctx, func(ctx context.Context, one chain.Node) error {
-		t, err = one.Transaction(ctx, hash)
-		return err
+func (c *Connector) Transaction(ctx context.Context, hash txmanager.Hash) (txmanager.SignedTransaction, error) {
+	return anyOf(ctx, c.order(txmanager.ChainQuery{}), func(ctx context.Context, one chain.Node) (txmanager.SignedTransaction, error) {
+		return one.Transaction(ctx, hash)
 	})
-	return t, err
 }
 
-// Any queries the nodes one after the other, healthy ones first, until one answers: each but the last
-// has half of the remaining time. It is for display only: the answer is not voted on, and no node is
-// excluded because of it. The error wraps each node's error, one that wraps [txmanager.ErrNotConsumed] first.
-func (c *Connector) Any(ctx context.Context, ask func(context.Context, chain.Node) error) error {
-	return c.anyOf(ctx, c.order(txmanager.ChainQuery{}), ask)
-}
-
-func (c *Connector) anyOf(ctx context.Context, order []*node, ask func(context.Context, chain.Node) error) error {
+// anyOf queries the nodes one after the other until one answers: each but the last has half of the
+// remaining time. The answer is not voted on, and no node is excluded because of it. The error wraps each
+// node's error, one that wraps [txmanager.ErrNotConsumed] first.
+func anyOf[T any](ctx context.Context, order []*node, ask func(context.Context, chain.Node) (T, error)) (none T, err error) {
 	var said failures
 	for i, n := range order {
 		turn, cancel := share(ctx, len(order)-i-1)
-		err := ask(turn, n.Node)
+		answer, err := ask(turn, n.Node)
 		cancel()
 		if err == nil {
-			return nil
+			return answer, nil
 		}
 		said = append(said, err)
 		if ctx.Err() != nil {
@@ -225,9 +215,9 @@ func (c *Connector) anyOf(ctx context.Context, order []*node, ask func(context.C
 		}
 	}
 	if i := slices.IndexFunc(said, func(err error) bool { return errors.Is(err, txmanager.ErrNotConsumed) }); i >= 0 {
-		return said[i]
+		return none, said[i]
 	}
-	return said.err()
+	return none, said.err()
 }
 
 // failures are the errors of the nodes that did not answer.

@@ -81,9 +81,8 @@ func leastSent(all []chain.Payments) chain.Payments {
 // PaymentsStart queries the nodes one after the other until one answers. With several nodes it omits
 // the count, because a wrong count from one node could hide a payment.
 func (c *Connector) PaymentsStart(ctx context.Context, q chain.PaymentsQuery, before time.Time) (s chain.PaymentsStart, err error) {
-	err = c.Any(ctx, func(ctx context.Context, one chain.Node) error {
-		s, err = one.PaymentsStart(ctx, q, before)
-		return err
+	s, err = anyOf(ctx, c.order(txmanager.ChainQuery{}), func(ctx context.Context, one chain.Node) (chain.PaymentsStart, error) {
+		return one.PaymentsStart(ctx, q, before)
 	})
 	if len(c.nodes) > 1 {
 		s.Sent = 0

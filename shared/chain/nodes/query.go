@@ -76,6 +76,8 @@ func (c *Connector) QueryExcluded(ctx context.Context, q txmanager.ChainQuery, b
 	return c.askAll(ctx, q, away)
 }
 
+// askAll queries the nodes at once and records their answers. A node that was down before and fails gives no
+// observation.
 func (c *Connector) askAll(ctx context.Context, q txmanager.ChainQuery, asked []*node) []txmanager.ChainObservation {
 	answers := make(chan *txmanager.ChainObservation, len(asked))
 	for _, one := range asked {
@@ -143,10 +145,8 @@ func (c *Connector) ReportOutvoted(ctx context.Context, name, what string) {
 
 // Balances returns the accounts' balances from the first node that answers, healthy ones first; see
 // [chain.Node.Balances]. They are for display.
-func (c *Connector) Balances(ctx context.Context, of []txmanager.Submitter) (balances []*big.Int, err error) {
-	err = c.Any(ctx, func(ctx context.Context, one chain.Node) error {
-		balances, err = one.Balances(ctx, of)
-		return err
+func (c *Connector) Balances(ctx context.Context, of []txmanager.Submitter) ([]*big.Int, error) {
+	return anyOf(ctx, c.order(txmanager.ChainQuery{}), func(ctx context.Context, one chain.Node) ([]*big.Int, error) {
+		return one.Balances(ctx, of)
 	})
-	return balances, err
 }

@@ -82,6 +82,18 @@ func (c *Client) connected() (*cloudkms.KeyManagementClient, error) {
 	return client, nil
 }
 
+// call makes one call to Cloud KMS, by a method of its client, within the time-out.
+func call[Question, Answer, Option any](ctx context.Context, c *Client,
+	method func(*cloudkms.KeyManagementClient, context.Context, Question, ...Option) (Answer, error), q Question) (none Answer, err error) {
+	client, err := c.connected()
+	if err != nil {
+		return none, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	return method(client, ctx, q)
+}
+
 // Key is one version of a key.
 type Key struct {
 	client *Client
@@ -131,13 +143,7 @@ func (k *Key) sign(ctx context.Context, digest txmanager.Hash) (der []byte, err 
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	client, err := k.client.connected()
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, k.client.options.Timeout)
-	defer cancel()
-	answer, err := client.AsymmetricSign(ctx, &kmspb.AsymmetricSignRequest{
+	answer, err := call(ctx, k.client, (*cloudkms.KeyManagementClient).AsymmetricSign, &kmspb.AsymmetricSignRequest{
 		Name:         k.name,
 		Digest:       &kmspb.Digest{Digest: &kmspb.Digest_Sha256{Sha256: digest[:]}},
 		DigestCrc32C: wrapperspb.Int64(checksum(digest[:])),
@@ -153,13 +159,7 @@ func (k *Key) sign(ctx context.Context, digest txmanager.Hash) (der []byte, err 
 
 // Check implements [signer.Service] by the key's public half.
 func (k *Key) Check(ctx context.Context, s txmanager.Submitter) error {
-	client, err := k.client.connected()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, k.client.options.Timeout)
-	defer cancel()
-	public, err := client.GetPublicKey(ctx, &kmspb.GetPublicKeyRequest{Name: k.name})
+	public, err := call(ctx, k.client, (*cloudkms.KeyManagementClient).GetPublicKey, &kmspb.GetPublicKeyRequest{Name: k.name})
 	switch {
 	case refused(err):
 		return fmt.Errorf("%s: Cloud KMS has no such key version for us, or it is not enabled: %w", k.name, signer.ErrNoKey)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	cloudkms "cloud.google.com/go/kms/apiv1"
 	"cloud.google.com/go/kms/apiv1/kmspb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -14,13 +15,7 @@ var _ intentmac.Service = (*Client)(nil)
 
 // Sum implements [intentmac.Service] with the key version of that full name.
 func (c *Client) Sum(ctx context.Context, key string, data []byte) ([]byte, error) {
-	client, err := c.connected()
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
-	defer cancel()
-	answer, err := client.MacSign(ctx, &kmspb.MacSignRequest{Name: key, Data: data, DataCrc32C: wrapperspb.Int64(checksum(data))})
+	answer, err := call(ctx, c, (*cloudkms.KeyManagementClient).MacSign, &kmspb.MacSignRequest{Name: key, Data: data, DataCrc32C: wrapperspb.Int64(checksum(data))})
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("make a MAC by %s: %w", key, err)
@@ -32,13 +27,7 @@ func (c *Client) Sum(ctx context.Context, key string, data []byte) ([]byte, erro
 
 // Check implements [intentmac.Service]. A damaged answer is an error: it does not decide about the MAC.
 func (c *Client) Check(ctx context.Context, key string, data, sum []byte) (bool, error) {
-	client, err := c.connected()
-	if err != nil {
-		return false, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
-	defer cancel()
-	answer, err := client.MacVerify(ctx, &kmspb.MacVerifyRequest{
+	answer, err := call(ctx, c, (*cloudkms.KeyManagementClient).MacVerify, &kmspb.MacVerifyRequest{
 		Name: key, Data: data, DataCrc32C: wrapperspb.Int64(checksum(data)), Mac: sum, MacCrc32C: wrapperspb.Int64(checksum(sum)),
 	})
 	switch {

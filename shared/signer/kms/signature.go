@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 
 	"github.com/ethereum/go-ethereum/crypto"
@@ -95,9 +96,5 @@ func AddressOf(text string) (txmanager.Address, error) {
 
 // refused reports whether KMS has no key version of that name, denies access to it, or has it disabled.
 func refused(err error) bool {
-	switch status.Code(err) {
-	case codes.NotFound, codes.PermissionDenied, codes.InvalidArgument, codes.FailedPrecondition:
-		return true
-	}
-	return false
+	return slices.Contains([]codes.Code{codes.NotFound, codes.PermissionDenied, codes.InvalidArgument, codes.FailedPrecondition}, status.Code(err))
 }

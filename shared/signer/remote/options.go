@@ -46,12 +46,9 @@ const maxList = 1 << 20
 
 // Kind returns the kind of the signers in the file at path, each named by its name there; "": none.
 func Kind(path string, timeout time.Duration) (signer.Kind, error) {
-	var all map[string]signer.Service
-	if path != "" {
-		var err error
-		if all, err = Load(path, timeout); err != nil {
-			return signer.Kind{}, err
-		}
+	all, err := Load(path, timeout)
+	if err != nil {
+		return signer.Kind{}, err
 	}
 	return signer.Kind{Name: "remote", Key: "<name>", Signer: func(name string) (signer.Service, error) {
 		if all[name] == nil {
@@ -61,9 +58,12 @@ func Kind(path string, timeout time.Duration) (signer.Kind, error) {
 	}}, nil
 }
 
-// Load reads a file of signers: a JSON object with [Options] for each name. The error names the signer
-// and never contains a secret.
+// Load reads a file of signers: a JSON object with [Options] for each name. Without a path there are none. The
+// error names the signer and never contains a secret.
 func Load(path string, timeout time.Duration) (map[string]signer.Service, error) {
+	if path == "" {
+		return nil, nil
+	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("remote signers: %w", err)
@@ -144,8 +144,7 @@ func (o Options) transport() (*http.Transport, error) {
 
 // withoutURL returns err without the URL, which may contain a key.
 func withoutURL(err error) error {
-	var failed *url.Error
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*url.Error](err); ok {
 		return failed.Err
 	}
 	return err

@@ -123,9 +123,9 @@ func (r *Signer) Check(ctx context.Context, s txmanager.Submitter) error {
 	}
 	var accounts []common.Address // services write them in any letter case
 	err = r.call(ctx, listing[r.options.Method], []any{}, &accounts)
-	var refusal *rpcError
+	refusal, refused := errors.AsType[*rpcError](err)
 	switch {
-	case errors.As(err, &refusal) && refusal.Code == methodNotFound:
+	case refused && refusal.Code == methodNotFound:
 		return nil
 	case err != nil:
 		return fmt.Errorf("accounts of %s: %w", r, err)
@@ -180,8 +180,7 @@ func (r *Signer) call(ctx context.Context, method string, params []any, result a
 		return fmt.Errorf("read its answer: %w", err)
 	}
 	err = read(answer.StatusCode, text, result)
-	var refusal *rpcError
-	if errors.As(err, &refusal) && r.options.BearerToken != "" { // some services repeat the request in it
+	if refusal, ok := errors.AsType[*rpcError](err); ok && r.options.BearerToken != "" { // some services repeat the request in it
 		refusal.Message = strings.ReplaceAll(refusal.Message, r.options.BearerToken, "…")
 	}
 	return err

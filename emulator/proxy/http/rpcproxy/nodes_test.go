@@ -48,7 +48,7 @@ func severalNodes(t *testing.T, n int, edit func(*nodes.Options, *evm.Options)) 
 	if edit != nil {
 		edit(&o, &each)
 	}
-	o.Open = evm.Opener(each)
+	o.Open = func(url, name string) (chain.Node, error) { each.URL, each.Node = url, name; return evm.New(each) }
 	var err error
 	if s.connector, err = nodes.New(o); err != nil {
 		t.Fatal(err)
@@ -410,7 +410,7 @@ func TestQueryOfAnotherChainExcludesNoNode(t *testing.T) {
 // Invalid options are refused with the reason, and no name of a node has credentials.
 func TestInvalidNodesOptionsAreRefused(t *testing.T) {
 	t.Parallel()
-	open := evm.Opener(evm.Options{ChainID: 1})
+	open := func(url, name string) (chain.Node, error) { return evm.New(evm.Options{URL: url, Node: name, ChainID: 1}) }
 	for name, o := range map[string]nodes.Options{
 		"no URL":        {ChainID: 1, Open: open},
 		"quorum of 3":   {ChainID: 1, Open: open, URLs: []string{"http://a", "http://b"}, Quorum: 3},

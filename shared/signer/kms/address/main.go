@@ -56,14 +56,13 @@ func realMain(args []string, in io.Reader, out, errs io.Writer) int {
 		return exitUsage
 	}
 	address, err := read(in)
+	if err == nil {
+		if named {
+			address = fmt.Sprintf("%s:%d:%s", eip155.Namespace, *chain, address)
+		}
+		_, err = fmt.Fprintln(out, address)
+	}
 	if err != nil {
-		fmt.Fprintln(errs, "address:", err)
-		return exitFailed
-	}
-	if named {
-		address = fmt.Sprintf("%s:%d:%s", eip155.Namespace, *chain, address)
-	}
-	if _, err := fmt.Fprintln(out, address); err != nil {
 		fmt.Fprintln(errs, "address:", err)
 		return exitFailed
 	}
