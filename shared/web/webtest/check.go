@@ -127,7 +127,7 @@ func (op *operation) checkAnswer(e exchange) error {
 	if err != nil {
 		return err
 	}
-	if status, ok := members(value)["status"]; ok && media == "application/problem+json" && fmt.Sprint(status) != fmt.Sprint(e.status) {
+	if status, ok := members(value)["status"]; ok && media == problemDoc && fmt.Sprint(status) != fmt.Sprint(e.status) {
 		return fmt.Errorf("the problem's status is %v", status)
 	}
 	return schema.Validate(value)

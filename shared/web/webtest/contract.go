@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -21,11 +22,13 @@ import (
 
 // Contract is an API's description, ready for comparison with requests and answers. It can be shared.
 type Contract struct {
-	document   any
+	api        *openapi3.T
+	document   any                         // api as JSON
+	pointers   map[*openapi3.Schema]string // to the schemas of document
+	compiler   *jsonschema.Compiler
 	mux        *http.ServeMux
 	operations map[string]*operation // by pattern, such as "GET /api/v1/tx/{txId}"
 	problem    *jsonschema.Schema
-	compiler   *jsonschema.Compiler
 }
 
 // operation is one method of one path.
@@ -57,7 +60,12 @@ type answer struct {
 // foreign lists the statuses of servers between the API and the caller.
 var foreign = []int{http.StatusBadGateway, http.StatusGatewayTimeout}
 
-const resource = "https://fencepost.example/openapi.json"
+const (
+	resource   = "https://fencepost.example/openapi.json"
+	schemas    = "/components/schemas/"
+	jsonBody   = "application/json"
+	problemDoc = "application/problem+json"
+)
 
 // Load reads an OpenAPI 3.1 document. The error describes its mistake: its form, an example that its
 // own schema refuses, a dangling reference.
@@ -65,168 +73,135 @@ const resource = "https://fencepost.example/openapi.json"
 // An object in an answer must not have a member that the document does not name, although the document
 // allows clients to meet one. A missing member is a defect of the document.
 func Load(text []byte) (*Contract, error) {
-	parsed, err := openapi3.NewLoader().LoadFromData(text)
+	api, err := openapi3.NewLoader().LoadFromData(text)
 	if err != nil {
 		return nil, fmt.Errorf("read the API's description: %w", err)
 	}
-	if err := parsed.Validate(context.Background(), openapi3.EnableExamplesValidation()); err != nil {
+	if err := api.Validate(context.Background(), openapi3.EnableExamplesValidation()); err != nil {
 		return nil, fmt.Errorf("the API's description: %w", err)
 	}
-	plain, err := parsed.MarshalJSON()
+	c := &Contract{api: api, pointers: map[*openapi3.Schema]string{}, compiler: jsonschema.NewCompiler(), mux: http.NewServeMux(), operations: map[string]*operation{}}
+	_ = api.WalkSchemas(func(pointer string, s *openapi3.SchemaRef) error {
+		c.pointers[s.Value] = pointer
+		if strings.HasPrefix(pointer, schemas) {
+			closeObject(s.Value)
+		}
+		return nil
+	})
+	plain, err := api.MarshalJSON()
 	if err != nil {
 		return nil, fmt.Errorf("write the API's description as JSON: %w", err)
 	}
-	c := &Contract{mux: http.NewServeMux(), operations: map[string]*operation{}}
-	if c.document, err = jsonschema.UnmarshalJSON(bytes.NewReader(plain)); err != nil {
+	if c.document, err = parse(plain); err != nil {
 		return nil, fmt.Errorf("read the API's description: %w", err)
 	}
-	schemas, _ := c.at("/components/schemas")
-	closeObjects(schemas)
 	return c, c.compile()
 }
 
-// closeObjects allows objects only the described members.
-func closeObjects(schema any) {
-	switch s := schema.(type) {
-	case map[string]any:
-		_, open := s["additionalProperties"]
-		_, described := s["properties"]
-		if s["type"] == "object" && described && !open {
-			s["additionalProperties"] = false
-		}
-		for _, inner := range s {
-			closeObjects(inner)
-		}
-	case []any:
-		for _, inner := range s {
-			closeObjects(inner)
-		}
+// closeObject allows an object only the described members.
+func closeObject(s *openapi3.Schema) {
+	others := &s.AdditionalProperties
+	if s.Type.Is("object") && s.Properties != nil && others.Has == nil && others.Schema == nil {
+		others.Has = new(false)
 	}
 }
 
 // compile compiles everything that is described.
 func (c *Contract) compile() (err error) {
-	compiler := jsonschema.NewCompiler()
-	c.compiler = compiler
-	compiler.DefaultDraft(jsonschema.Draft2020)
-	compiler.AssertFormat()
-	if err := compiler.AddResource(resource, c.document); err != nil {
+	c.compiler.DefaultDraft(jsonschema.Draft2020)
+	c.compiler.AssertFormat()
+	if err := c.compiler.AddResource(resource, c.document); err != nil {
 		return err
 	}
-	if c.problem, err = compiler.Compile(resource + "#/components/schemas/Problem"); err != nil {
+	if c.problem, err = c.schemaAt(schemas + "Problem"); err != nil {
 		return fmt.Errorf("schema of problems: %w", err)
 	}
-	paths, _ := c.at("/paths")
-	for path, item := range members(paths) {
-		for method := range members(item) {
-			pattern, pointer := strings.ToUpper(method)+" "+path, "/paths/"+escape(path)+"/"+method
-			if c.operations[pattern], err = c.operation(compiler, pointer); err != nil {
-				return fmt.Errorf("%s: %w", pattern, err)
-			}
-			c.mux.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {})
+	for pattern, described := range c.described() {
+		if c.operations[pattern], err = c.operation(described); err != nil {
+			return fmt.Errorf("%s: %w", pattern, err)
 		}
+		c.mux.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {})
 	}
 	return nil
 }
 
-func (c *Contract) operation(compiler *jsonschema.Compiler, pointer string) (*operation, error) {
-	op := &operation{answers: map[int]answer{}}
-	parameters, _ := c.at(pointer + "/parameters")
-	list, _ := parameters.([]any)
-	for i := range list {
-		value, at := c.at(pointer + "/parameters/" + strconv.Itoa(i))
-		p, err := c.parameter(compiler, fmt.Sprint(members(value)["name"]), at)
-		if err != nil {
-			return nil, err
-		}
-		op.parameters = append(op.parameters, p)
-	}
-	var err error
-	if body, at := c.at(pointer + "/requestBody"); body != nil {
-		if op.body, err = c.schema(compiler, at+"/content/application~1json/schema"); err != nil {
-			return nil, err
+// described returns the operations of the document by their patterns.
+func (c *Contract) described() map[string]*openapi3.Operation {
+	all := map[string]*openapi3.Operation{}
+	for path, item := range c.api.Paths.Map() {
+		for method, op := range item.Operations() {
+			all[method+" "+path] = op
 		}
 	}
-	if extension, _ := c.at(pointer + "/x-answered-singly"); extension != nil {
-		op.singly = singly{in: fmt.Sprint(members(extension)["in"]), by: fmt.Sprint(members(extension)["by"])}
+	return all
+}
+
+func (c *Contract) operation(described *openapi3.Operation) (op *operation, err error) {
+	op = &operation{answers: map[int]answer{}}
+	for _, p := range described.Parameters {
+		if op.parameters, err = c.addParameter(op.parameters, p.Value.Name, p.Value); err != nil {
+			return nil, err
+		}
 	}
-	responses, _ := c.at(pointer + "/responses")
-	for text := range members(responses) {
+	if body := described.RequestBody; body != nil {
+		if op.body, err = c.schema(body.Value.Content[jsonBody].Schema); err != nil {
+			return nil, err
+		}
+	}
+	if extension := members(described.Extensions["x-answered-singly"]); extension != nil {
+		op.singly = singly{in: fmt.Sprint(extension["in"]), by: fmt.Sprint(extension["by"])}
+	}
+	for text, response := range described.Responses.Map() {
 		status, err := strconv.Atoi(text)
 		if err != nil {
 			return nil, fmt.Errorf("response %q: want each status by its number", text)
 		}
-		if op.answers[status], err = c.answer(compiler, status, pointer+"/responses/"+text); err != nil {
+		if op.answers[status], err = c.answer(status, response.Value); err != nil {
 			return nil, err
 		}
 	}
 	return op, nil
 }
 
-func (c *Contract) parameter(compiler *jsonschema.Compiler, name, pointer string) (p parameter, err error) {
-	value, at := c.at(pointer)
-	schema, _ := c.at(at + "/schema")
-	kind := members(schema)["type"]
-	p = parameter{name: name, in: fmt.Sprint(members(value)["in"]), required: members(value)["required"] == true, number: kind == "integer" || kind == "number"}
-	p.schema, err = c.schema(compiler, at+"/schema")
-	return p, err
+// addParameter adds a parameter, or a header of an answer, to the list.
+func (c *Contract) addParameter(list []parameter, name string, described *openapi3.Parameter) ([]parameter, error) {
+	schema, err := c.schema(described.Schema)
+	if err != nil {
+		return nil, fmt.Errorf("parameter %s: %w", name, err)
+	}
+	kind := described.Schema.Value.Type
+	return append(list, parameter{name: name, in: described.In, required: described.Required, number: kind.Is("integer") || kind.Is("number"), schema: schema}), nil
 }
 
-func (c *Contract) answer(compiler *jsonschema.Compiler, status int, pointer string) (a answer, err error) {
-	value, at := c.at(pointer)
-	content := members(members(value)["content"])
-	a = answer{free: len(content) == 0 && slices.Contains(foreign, status), content: map[string]*jsonschema.Schema{}}
-	for media := range content {
-		if a.content[media], err = c.schema(compiler, at+"/content/"+escape(media)+"/schema"); err != nil {
+func (c *Contract) answer(status int, described *openapi3.Response) (a answer, err error) {
+	a = answer{free: len(described.Content) == 0 && slices.Contains(foreign, status), content: map[string]*jsonschema.Schema{}}
+	for media, content := range described.Content {
+		if a.content[media], err = c.schema(content.Schema); err != nil {
 			return a, err
 		}
 	}
-	for name := range members(members(value)["headers"]) {
-		p, err := c.parameter(compiler, name, at+"/headers/"+escape(name))
-		if err != nil {
+	for name, header := range described.Headers {
+		if a.headers, err = c.addParameter(a.headers, name, &header.Value.Parameter); err != nil {
 			return a, err
 		}
-		a.headers = append(a.headers, p)
 	}
 	return a, nil
 }
 
-// schema compiles the schema at the pointer.
-func (c *Contract) schema(compiler *jsonschema.Compiler, pointer string) (*jsonschema.Schema, error) {
-	value, at := c.at(pointer)
-	if value == nil {
-		return nil, fmt.Errorf("%s: there is no schema", pointer)
+// schema compiles a schema of the document.
+func (c *Contract) schema(s *openapi3.SchemaRef) (*jsonschema.Schema, error) {
+	if s == nil {
+		return nil, errors.New("there is no schema")
 	}
-	parts := strings.Split(at, "/")
-	for i, part := range parts {
-		parts[i] = url.PathEscape(part)
+	if s.Ref != "" {
+		return c.schemaAt(strings.TrimPrefix(s.Ref, "#"))
 	}
-	return compiler.Compile(resource + "#" + strings.Join(parts, "/"))
+	return c.schemaAt(c.pointers[s.Value])
 }
 
-// at returns the value at a JSON pointer and its real location, following references; nil: there is
-// none.
-func (c *Contract) at(pointer string) (value any, at string) {
-	value = c.document
-	for part := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
-		at += "/" + part
-		switch v := value.(type) {
-		case map[string]any:
-			value = v[strings.NewReplacer("~1", "/", "~0", "~").Replace(part)]
-		case []any:
-			i, err := strconv.Atoi(part)
-			if err != nil || i >= len(v) {
-				return nil, at
-			}
-			value = v[i]
-		default:
-			return nil, at
-		}
-		if ref, ok := members(value)["$ref"].(string); ok {
-			value, at = c.at(strings.TrimPrefix(ref, "#"))
-		}
-	}
-	return value, at
+// schemaAt compiles the schema at the JSON pointer.
+func (c *Contract) schemaAt(pointer string) (*jsonschema.Schema, error) {
+	return c.compiler.Compile(resource + (&url.URL{Fragment: pointer}).String())
 }
 
 func escape(part string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(part) }
@@ -244,18 +219,15 @@ func (c *Contract) Operations() []string { return slices.Sorted(maps.Keys(c.oper
 // in order.
 func (c *Contract) Statuses() map[string][]int {
 	found := map[string][]int{}
-	paths, _ := c.at("/paths")
-	for path, item := range members(paths) {
-		for method := range members(item) {
-			pointer := "/paths/" + escape(path) + "/" + method + "/responses"
-			responses, _ := c.at(pointer)
-			for text := range members(responses) {
-				_, at := c.at(pointer + "/" + text)
-				schema, _ := c.at(at + "/content/application~1problem+json/schema")
-				status, _ := strconv.Atoi(text)
-				for code := range c.codesIn(schema) {
-					found[code] = append(found[code], status)
-				}
+	for _, op := range c.described() {
+		for text, response := range op.Responses.Map() {
+			content, ok := response.Value.Content[problemDoc]
+			if !ok {
+				continue
+			}
+			status, _ := strconv.Atoi(text)
+			for code := range codesIn(content.Schema.WalkSubtree) {
+				found[code] = append(found[code], status)
 			}
 		}
 	}
@@ -267,42 +239,24 @@ func (c *Contract) Statuses() map[string][]int {
 }
 
 // Codes returns all values that the document allows for a member "code", in order.
-func (c *Contract) Codes() []string { return slices.Sorted(maps.Keys(c.codesIn(c.document))) }
+func (c *Contract) Codes() []string { return slices.Sorted(maps.Keys(codesIn(c.api.WalkSchemas))) }
 
-// codesIn returns the values that a part of the document lists for members "code".
-func (c *Contract) codesIn(part any) map[string]bool {
+// codesIn returns the values that schemas list for members "code". walk visits the schemas.
+func codesIn(walk func(openapi3.WalkSchemasFunc) error) map[string]bool {
 	found := map[string]bool{}
-	var walk func(any)
-	walk = func(value any) {
-		if list, ok := value.([]any); ok {
-			for _, inner := range list {
-				walk(inner)
+	_ = walk(func(_ string, s *openapi3.SchemaRef) error {
+		code, ok := s.Value.Properties["code"]
+		if !ok {
+			return nil
+		}
+		for _, one := range append(slices.Clone(code.Value.Enum), code.Value.Const) {
+			if text, ok := one.(string); ok {
+				found[text] = true
 			}
 		}
-		for name, inner := range members(value) {
-			if name == "code" {
-				c.enumerated(inner, found)
-			}
-			walk(inner)
-		}
-	}
-	walk(part)
+		return nil
+	})
 	return found
-}
-
-// enumerated adds the texts that a schema lists.
-func (c *Contract) enumerated(schema any, into map[string]bool) {
-	s := members(schema)
-	if ref, ok := s["$ref"].(string); ok {
-		value, _ := c.at(strings.TrimPrefix(ref, "#"))
-		s = members(value)
-	}
-	list, _ := s["enum"].([]any)
-	for _, one := range append(slices.Clone(list), s["const"]) {
-		if text, ok := one.(string); ok {
-			into[text] = true
-		}
-	}
 }
 
 // parse reads a JSON value and keeps the notation of numbers.
