@@ -81,28 +81,17 @@ func reject(ctx context.Context, call page.Call) (page.View, error) {
 // decide draws the form of a decision and carries it out. typed: it wants a text to be typed.
 func decide(ctx context.Context, call page.Call, body, title string, typed bool, do func(ctx context.Context, id, reason string) (client.Proposal, error)) (page.View, error) {
 	id := call.PathValue("id")
-	var unread error
-	form := func(problem error) page.View {
-		ctx, cancel := page.Redraw(ctx, call)
-		defer cancel()
+	form := func(ctx context.Context, problem error) (page.View, error) {
 		p, err := call.Admin.Proposal(ctx, id)
-		unread = err
-		return page.View{Title: title, Body: body, Data: proposalOf(call, p, problem)}
+		return page.View{Title: title, Body: body, Data: proposalOf(call, p, problem)}, err
 	}
-	v, err := page.Act(call, form, func(ctx context.Context, reason string) (string, error) {
+	return page.ServeForm(ctx, call, page.Path("proposal", id), form, func(ctx context.Context, reason string) error {
 		if typed {
 			if err := page.Confirmed(call, page.Confirmation(id)); err != nil {
-				return "", err
+				return err
 			}
 		}
 		_, err := do(ctx, id, reason)
-		return page.Path("proposal", id), err
+		return err
 	})
-	switch {
-	case err != nil || unread == nil:
-		return v, err
-	case v.Problem != nil: // what became of the act is more than that the proposal was not read after it
-		return v, v.Problem
-	}
-	return v, unread
 }

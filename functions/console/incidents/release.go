@@ -73,29 +73,32 @@ type candidate struct {
 // pages of lost nonces. A trial makes 1 more. A release makes 1, and after a refusal those of GET.
 func release(ctx context.Context, call page.Call) (page.View, error) {
 	in, wrong := releaseOf(call)
-	form := func(problem error) page.View { return drawRelease(ctx, call, in, problem) }
-	if step := call.PostFormValue("step"); step == "edit" {
-		return form(nil), nil
-	} else if step == "try" {
-		return tryRelease(ctx, call, in, wrong, form)
+	id := call.PathValue("submitter")
+	form := func(ctx context.Context, problem error) (page.View, error) {
+		return drawRelease(ctx, call, in, problem), nil
 	}
-	return page.Act(call, form, func(ctx context.Context, reason string) (string, error) {
+	if step := call.PostFormValue("step"); step == "edit" {
+		return form(ctx, nil)
+	} else if step == "try" {
+		return tryRelease(ctx, call, in, wrong), nil
+	}
+	return page.ServeForm(ctx, call, page.Path("submitter", id)+"/protect", form, func(ctx context.Context, reason string) error {
 		if wrong != nil {
-			return "", wrong
+			return wrong
 		}
 		if in.Mode == resync {
-			if err := page.Confirmed(call, page.Confirmation(call.PathValue("submitter"))); err != nil {
-				return "", err
+			if err := page.Confirmed(call, page.Confirmation(id)); err != nil {
+				return err
 			}
 		}
 		in.Reason = reason
-		_, err := call.Admin.Release(ctx, call.PathValue("submitter"), in)
-		return page.Path("submitter", call.PathValue("submitter")) + "/protect", err
+		_, err := call.Admin.Release(ctx, id, in)
+		return err
 	})
 }
 
 // tryRelease draws what the release would do.
-func tryRelease(ctx context.Context, call page.Call, in client.Release, wrong error, form func(error) page.View) (page.View, error) {
+func tryRelease(ctx context.Context, call page.Call, in client.Release, wrong error) page.View {
 	trial := in
 	if trial.Reason = strings.TrimSpace(call.PostFormValue("reason")); trial.Reason == "" {
 		wrong = page.Refuse("reason", "Write why you release. A trial is logged with its reason, too.")
@@ -106,15 +109,15 @@ func tryRelease(ctx context.Context, call page.Call, in client.Release, wrong er
 		trial.DryRun = true
 		report, err = call.Admin.Release(ctx, call.PathValue("submitter"), trial)
 	}
-	v := form(err)
+	v := drawRelease(ctx, call, in, err)
 	if err != nil {
 		v.Problem, v.Status = err, page.StatusOf(err)
-		return v, nil
+		return v
 	}
 	data := v.Data.(*releaseForm)
 	data.Report, data.Posted = &report, postedOf(call)
 	data.Unmatched = data.unmatched()
-	return v, nil
+	return v
 }
 
 // unmatched are the nonces for which the trial names no request. It covers the nonces that were read again and those

@@ -78,8 +78,6 @@ type moneyForm struct {
 
 // evidence reads the last check and the halts for a form. It makes 1 call.
 func evidence(ctx context.Context, call page.Call, problem error) *moneyForm {
-	ctx, cancel := page.Redraw(ctx, call)
-	defer cancel()
 	f := &moneyForm{ID: call.PathValue("id"), WayOn: ways.After(problem)}
 	c, err := call.Admin.Conservation(ctx)
 	f.Error = page.WhyUnread(err)
@@ -105,13 +103,13 @@ func actOnNumber(ctx context.Context, call page.Call, title, body string, do fun
 	text := call.PathValue("id")
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return page.View{}, &client.Problem{Status: http.StatusNotFound, Code: "NOT_FOUND", Title: "No such page", Detail: "The address has no number. Open the page Conservation."}
+		return page.View{}, page.NotFound("The address has no number. Open the page Conservation.")
 	}
-	form := func(problem error) page.View {
-		return page.View{Title: title, Body: body, Data: evidence(ctx, call, problem)}
+	form := func(ctx context.Context, problem error) (page.View, error) {
+		return page.View{Title: title, Body: body, Data: evidence(ctx, call, problem)}, nil
 	}
-	return page.Act(call, form, func(ctx context.Context, reason string) (string, error) {
-		return conservationPath, do(ctx, id, reason)
+	return page.ServeForm(ctx, call, conservationPath, form, func(ctx context.Context, reason string) error {
+		return do(ctx, id, reason)
 	})
 }
 
@@ -150,10 +148,10 @@ func check(ctx context.Context, call page.Call) (page.View, error) {
 	var report client.CheckReport
 	if call.Method == http.MethodPost {
 		report, err = call.Admin.CheckConservation(ctx, strings.TrimSpace(call.PostFormValue("full")) == "true")
-		if v.Problem = err; err != nil {
-			v.Status = page.StatusOf(err)
-		}
+		v.Problem, v.Status = err, page.StatusOf(err)
 	}
+	ctx, cancel := page.Redraw(ctx, call)
+	defer cancel()
 	f := evidence(ctx, call, err)
 	if call.Method == http.MethodPost && err == nil {
 		f.Report = &report

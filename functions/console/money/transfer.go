@@ -18,7 +18,7 @@ type transferPage struct {
 	Tx      *client.FoundTx // the managed transaction of a payout; nil: none, or it was not read
 	TxError string          // why it was not read; "": it was
 	Halts   int             // open halts of new transfers, which keep a transfer in INIT
-	Acts    []act
+	Acts    []page.Act
 }
 
 // book is a ledger's column: what the transfer has done there.

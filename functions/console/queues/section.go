@@ -43,10 +43,10 @@ func Section(to Links) page.Section {
 		},
 	}
 	for _, act := range submitterActs {
-		s.Routes = append(s.Routes, page.Form("/console/submitters/{submitter}/"+act.Path, act.handle)...)
+		s.Routes = append(s.Routes, page.Form("/console/submitters/{submitter}/"+act.Name, serveAct(act, "submitter", "queues/submitter-act", readSubmitter))...)
 	}
 	for _, act := range txActs {
-		s.Routes = append(s.Routes, page.Form("/console/tx/{txId}/"+act.Path, act.handle)...)
+		s.Routes = append(s.Routes, page.Form("/console/tx/{txId}/"+act.Name, serveAct(act, "tx", "queues/tx-act", readTx))...)
 	}
 	return s
 }

@@ -115,6 +115,11 @@ func (t transaction) Heading() string {
 	return "intent " + t.RequestID
 }
 
+func (t transaction) id() string { return t.TxID }
+
+// Confirmation is the text to type where an act cannot be undone.
+func (t transaction) Confirmation() string { return page.Confirmation(t.TxID) }
+
 // Ours is the state as its badge names it.
 func (t transaction) Ours() string {
 	if t.SubState == "HELD" {
