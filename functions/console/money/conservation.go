@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -44,11 +45,9 @@ var findingKinds = map[string]string{
 func (conservation) Meaning(kind string) string { return findingKinds[kind] }
 
 // What gives the reason in a halt's evidence; "": it has none.
-func (conservation) What(h client.Halt) string { return whatOf(h.Evidence) }
-
-func whatOf(evidence json.RawMessage) string {
+func (conservation) What(h client.Halt) string {
 	var e struct{ What string }
-	_ = json.Unmarshal(evidence, &e) // evidence of another form is shown as it is
+	_ = json.Unmarshal(h.Evidence, &e) // evidence of another form is shown as it is
 	return e.What
 }
 
@@ -64,12 +63,11 @@ func showConservation(ctx context.Context, call page.Call) (page.View, error) {
 
 // moneyForm is the form of an act on conservation.
 type moneyForm struct {
+	conservation
 	ID      string
 	Finding *client.Finding
 	Halt    *client.Halt
 	Earlier int // halts that are older than Halt, as far as they are shown
-	Meaning string
-	What    string
 	Found   int // standing findings
 	Report  *client.CheckReport
 	WayOn   string
@@ -79,20 +77,17 @@ type moneyForm struct {
 // evidence reads the last check and the halts for a form. It makes 1 call.
 func evidence(ctx context.Context, call page.Call, problem error) *moneyForm {
 	f := &moneyForm{ID: call.PathValue("id"), WayOn: ways.After(problem)}
-	c, err := call.Admin.Conservation(ctx)
+	var err error
+	f.Conservation, err = call.Admin.Conservation(ctx)
 	f.Error = page.WhyUnread(err)
-	if c.LastCheck != nil {
-		f.Found = c.LastCheck.Standing
-		for i, one := range c.LastCheck.Found {
-			if strconv.FormatInt(one.ID, 10) == f.ID {
-				f.Finding, f.Meaning = &c.LastCheck.Found[i], findingKinds[one.Kind]
-			}
+	if last := f.LastCheck; last != nil {
+		f.Found = last.Standing
+		if i := slices.IndexFunc(last.Found, func(one client.Finding) bool { return strconv.FormatInt(one.ID, 10) == f.ID }); i >= 0 {
+			f.Finding = &last.Found[i]
 		}
 	}
-	for i, one := range c.Halts {
-		if strconv.FormatInt(one.ID, 10) == f.ID {
-			f.Halt, f.What, f.Earlier = &c.Halts[i], whatOf(one.Evidence), len(c.Halts)-i-1
-		}
+	if i := slices.IndexFunc(f.Halts, func(one client.Halt) bool { return strconv.FormatInt(one.ID, 10) == f.ID }); i >= 0 {
+		f.Halt, f.Earlier = &f.Halts[i], len(f.Halts)-i-1
 	}
 	return f
 }

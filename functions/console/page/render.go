@@ -154,13 +154,8 @@ func (r *Renderer) write(w http.ResponseWriter, status int, body string, d root)
 
 // Problem is an error as a person reads it.
 type Problem struct {
-	Status   int
-	Title    string
-	Detail   string
-	Code     string // "": none
-	Field    string // "": none
-	Instance string // the request in the service's log; "": none
-	Unknown  bool   // the act may have been carried out
+	client.Problem
+	Unknown bool // the act may have been carried out
 }
 
 // problemOf is err for a person; nil for nil. The text of an error that is no [client.Problem] stays secret.
@@ -168,13 +163,11 @@ func problemOf(err error) *Problem {
 	if err == nil {
 		return nil
 	}
-	unknown := errors.Is(err, client.ErrUnknown)
-	var p *client.Problem
-	if !errors.As(err, &p) {
-		return &Problem{Status: http.StatusBadGateway, Title: "The API gave no answer", Unknown: unknown,
-			Detail: "The function admin did not answer in time, or its answer could not be read. Reload the page; if it stays, look at the log of the function admin."}
+	out := &Problem{client.Problem{Status: http.StatusBadGateway, Title: "The API gave no answer",
+		Detail: "The function admin did not answer in time, or its answer could not be read. Reload the page; if it stays, look at the log of the function admin."}, errors.Is(err, client.ErrUnknown)}
+	if p, ok := errors.AsType[*client.Problem](err); ok {
+		out.Problem = *p
 	}
-	out := &Problem{Status: p.Status, Title: p.Title, Detail: p.Detail, Code: p.Code, Field: p.Field, Instance: p.Instance, Unknown: unknown}
 	if out.Status < 400 || out.Status > 599 {
 		out.Status = http.StatusBadGateway
 	}

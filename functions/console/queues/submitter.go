@@ -38,36 +38,32 @@ func showSubmitter(ctx context.Context, call page.Call) (page.View, error) {
 		size = laneSquares
 	}
 	var s submitter
-	var main part[client.Submitter]
 	var nonces part[list[client.LaneNonce]]
 	all := calls{ctx: ctx}
-	ask(&all, &main, func(ctx context.Context) (client.Submitter, error) { return call.Admin.Submitter(ctx, id) })
+	require(&all, &s.Submitter, func(ctx context.Context) (client.Submitter, error) { return call.Admin.Submitter(ctx, id) })
 	askRows(&all, &nonces, call.Admin.Lane(ctx, id, from), size)
 	askRows(&all, &s.Queue, call.Admin.ListQueue(ctx, id), rowsOfQueue)
 	askRows(&all, &s.Changes, call.Admin.ListChanges(ctx, id, rowsOfChanges+1), rowsOfChanges)
 	ask(&all, &s.Use, func(ctx context.Context) (client.PolicyUse, error) { return call.Admin.PolicyUse(ctx, id, "") })
-	all.Wait()
-	if main.Err != nil {
-		return page.View{}, main.Err
+	if err := all.wait(); err != nil {
+		return page.View{}, err
 	}
-	s.Submitter = main.Value
-	s.Lane = laneOf(main.Value, nonces, from, query.Get("as") == "table")
+	s.Lane = laneOf(s.Submitter, nonces, from, query.Get("as") == "table")
 	return page.View{Title: s.Heading(), Body: "queues/submitter", Data: s, Poll: poll}, nil
 }
 
 // readSubmitter reads the submitter of the path for the form of an act, and for that of the policy its use. It makes 1 call,
 // or 2.
-func readSubmitter(ctx context.Context, call page.Call) (s submitter, err error) {
+func readSubmitter(ctx context.Context, call page.Call) (s submitter, _ error) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	id := call.PathValue("submitter")
 	all := calls{ctx: ctx}
-	all.Go(func() { s.Submitter, err = call.Admin.Submitter(ctx, id) })
+	require(&all, &s.Submitter, func(ctx context.Context) (client.Submitter, error) { return call.Admin.Submitter(ctx, id) })
 	if path.Base(call.URL.Path) == "policy" {
 		ask(&all, &s.Use, func(ctx context.Context) (client.PolicyUse, error) { return call.Admin.PolicyUse(ctx, id, "") })
 	}
-	all.Wait()
-	return s, err
+	return s, all.wait()
 }
 
 // Heading is the submitter's name, or its account.

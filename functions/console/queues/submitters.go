@@ -49,20 +49,19 @@ func listSubmitters(ctx context.Context, call page.Call) (page.View, error) {
 	s := submitters{Status: query.Get("status"), Sort: query.Get("sort"), Text: strings.TrimSpace(query.Get("text"))}
 	s.Page, _ = strconv.Atoi(query.Get("page"))
 	s.After = query.Get("after")
-	var found part[list[client.Submitter]]
+	var found []client.Submitter
 	all := calls{ctx: ctx}
-	ask(&all, &found, func(ctx context.Context) (out list[client.Submitter], err error) {
-		out, s.Next, err = pageOf(ctx, s.After, func(ctx context.Context) iter.Seq2[client.Submitter, error] {
+	require(&all, &found, func(ctx context.Context) (rows []client.Submitter, err error) {
+		rows, s.Next, err = pageOf(ctx, s.After, func(ctx context.Context) iter.Seq2[client.Submitter, error] {
 			return call.Admin.ListSubmitters(ctx, s.query())
 		})
-		return out, err
+		return rows, err
 	})
 	askRows(&all, &s.Attention, call.Admin.ListAttention(ctx), maxRows)
-	all.Wait()
-	if found.Err != nil {
-		return page.View{}, found.Err
+	if err := all.wait(); err != nil {
+		return page.View{}, err
 	}
-	s.choose(found.Value)
+	s.choose(found)
 	for i := range s.Rows {
 		ask(&all, &s.Rows[i].Chain, func(ctx context.Context) (*client.ChainAccount, error) {
 			one, err := call.Admin.Submitter(ctx, s.Rows[i].Submitter.Submitter)
@@ -84,13 +83,13 @@ func (s *submitters) query() (q client.SubmitterQuery) {
 }
 
 // choose filters and sorts the submitters, and keeps those of the page.
-func (s *submitters) choose(found list[client.Submitter]) {
+func (s *submitters) choose(found []client.Submitter) {
 	heads := make(map[string]*client.AttentionItem)
 	for _, item := range slices.Backward(s.Attention.Value.Rows) { // the most urgent is the first, and stays
 		heads[item.Subject.Submitter] = &item
 	}
 	var rows []submitterRow
-	for _, one := range found.Rows {
+	for _, one := range found {
 		if s.fits(one) {
 			rows = append(rows, submitterRow{Submitter: one, Head: heads[one.Submitter]})
 		}

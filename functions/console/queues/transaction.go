@@ -67,19 +67,18 @@ func readTx(ctx context.Context, call page.Call) (transaction, error) {
 	defer stop()
 	id := call.PathValue("txId")
 	var t transaction
-	var main part[client.InspectedTx]
+	var main client.InspectedTx
 	all := calls{ctx: ctx}
-	ask(&all, &main, func(ctx context.Context) (client.InspectedTx, error) { return call.Admin.InspectTx(ctx, id) })
+	require(&all, &main, func(ctx context.Context) (client.InspectedTx, error) { return call.Admin.InspectTx(ctx, id) })
 	ask(&all, &t.Why, func(ctx context.Context) (client.TxWhy, error) { return call.Admin.WhyTx(ctx, id) })
 	askRows(&all, &t.History, call.Admin.ListTxHistory(ctx, id), maxRows)
 	var versions part[list[client.TxVersion]]
 	askRows(&all, &versions, call.Admin.ListTxVersions(ctx, id), maxRows)
 	askRows(&all, &t.Decisions, call.Admin.ListTxDecisions(ctx, id), maxRows)
-	all.Wait()
-	if main.Err != nil {
-		return t, main.Err
+	if err := all.wait(); err != nil {
+		return t, err
 	}
-	t.Tx, t.Caller, t.TraceID, t.Payload = main.Value.Transaction, main.Value.Caller, main.Value.TraceID, payloadOf(main.Value.Payload)
+	t.Tx, t.Caller, t.TraceID, t.Payload = main.Transaction, main.Caller, main.TraceID, payloadOf(main.Payload)
 	t.Versions = part[list[version]]{Err: versions.Err, Value: list[version]{More: versions.Value.More}}
 	for _, v := range versions.Value.Rows {
 		t.Versions.Value.Rows = append(t.Versions.Value.Rows, versionOf(v, t.Receipt))
