@@ -6,7 +6,6 @@ package webtest
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -26,35 +25,10 @@ type Contract struct {
 	document   any                         // api as JSON
 	pointers   map[*openapi3.Schema]string // to the schemas of document
 	compiler   *jsonschema.Compiler
-	mux        *http.ServeMux
-	operations map[string]*operation // by pattern, such as "GET /api/v1/tx/{txId}"
+	compiled   map[*openapi3.SchemaRef]*jsonschema.Schema // of parameters, bodies and headers
 	problem    *jsonschema.Schema
-}
-
-// operation is one method of one path.
-type operation struct {
-	parameters []parameter
-	body       *jsonschema.Schema // nil: none is described
-	singly     singly
-	answers    map[int]answer
-}
-
-// singly is the extension x-answered-singly: each element of a list of the request is answered by the element
-// of a list of the answer, which has its status. The zero value: it is not given.
-type singly struct{ in, by string }
-
-type parameter struct {
-	name, in string
-	required bool
-	number   bool // it represents a JSON number
-	schema   *jsonschema.Schema
-}
-
-// answer describes the content of a status.
-type answer struct {
-	free    bool // without a description, and not made by the API
-	content map[string]*jsonschema.Schema
-	headers []parameter
+	mux        *http.ServeMux
+	operations map[string]*openapi3.Operation // by pattern, such as "GET /api/v1/tx/{txId}"
 }
 
 // foreign lists the statuses of servers between the API and the caller.
@@ -80,7 +54,10 @@ func Load(text []byte) (*Contract, error) {
 	if err := api.Validate(context.Background(), openapi3.EnableExamplesValidation()); err != nil {
 		return nil, fmt.Errorf("the API's description: %w", err)
 	}
-	c := &Contract{api: api, pointers: map[*openapi3.Schema]string{}, compiler: jsonschema.NewCompiler(), mux: http.NewServeMux(), operations: map[string]*operation{}}
+	c := &Contract{
+		api: api, pointers: map[*openapi3.Schema]string{}, compiler: jsonschema.NewCompiler(), compiled: map[*openapi3.SchemaRef]*jsonschema.Schema{},
+		mux: http.NewServeMux(), operations: map[string]*openapi3.Operation{},
+	}
 	_ = api.WalkSchemas(func(pointer string, s *openapi3.SchemaRef) error {
 		c.pointers[s.Value] = pointer
 		if strings.HasPrefix(pointer, schemas) {
@@ -116,76 +93,45 @@ func (c *Contract) compile() (err error) {
 	if c.problem, err = c.schemaAt(schemas + "Problem"); err != nil {
 		return fmt.Errorf("schema of problems: %w", err)
 	}
-	for pattern, described := range c.described() {
-		if c.operations[pattern], err = c.operation(described); err != nil {
-			return fmt.Errorf("%s: %w", pattern, err)
+	for path, item := range c.api.Paths.Map() {
+		for method, op := range item.Operations() {
+			pattern := method + " " + path
+			if err := c.compileOperation(op); err != nil {
+				return fmt.Errorf("%s: %w", pattern, err)
+			}
+			c.operations[pattern] = op
+			c.mux.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {})
 		}
-		c.mux.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {})
 	}
 	return nil
 }
 
-// described returns the operations of the document by their patterns.
-func (c *Contract) described() map[string]*openapi3.Operation {
-	all := map[string]*openapi3.Operation{}
-	for path, item := range c.api.Paths.Map() {
-		for method, op := range item.Operations() {
-			all[method+" "+path] = op
+// compileOperation compiles the schemas of an operation's requests and answers.
+func (c *Contract) compileOperation(op *openapi3.Operation) (err error) {
+	var all []*openapi3.SchemaRef
+	for _, p := range op.Parameters {
+		all = append(all, p.Value.Schema)
+	}
+	if op.RequestBody != nil {
+		all = append(all, op.RequestBody.Value.Content[jsonBody].Schema)
+	}
+	for status, response := range op.Responses.Map() {
+		if _, err := strconv.Atoi(status); err != nil {
+			return fmt.Errorf("response %q: want each status by its number", status)
+		}
+		for _, content := range response.Value.Content {
+			all = append(all, content.Schema)
+		}
+		for _, header := range response.Value.Headers {
+			all = append(all, header.Value.Schema)
 		}
 	}
-	return all
-}
-
-func (c *Contract) operation(described *openapi3.Operation) (op *operation, err error) {
-	op = &operation{answers: map[int]answer{}}
-	for _, p := range described.Parameters {
-		if op.parameters, err = c.addParameter(op.parameters, p.Value.Name, p.Value); err != nil {
-			return nil, err
+	for _, s := range all {
+		if c.compiled[s], err = c.schema(s); err != nil {
+			return err
 		}
 	}
-	if body := described.RequestBody; body != nil {
-		if op.body, err = c.schema(body.Value.Content[jsonBody].Schema); err != nil {
-			return nil, err
-		}
-	}
-	if extension := members(described.Extensions["x-answered-singly"]); extension != nil {
-		op.singly = singly{in: fmt.Sprint(extension["in"]), by: fmt.Sprint(extension["by"])}
-	}
-	for text, response := range described.Responses.Map() {
-		status, err := strconv.Atoi(text)
-		if err != nil {
-			return nil, fmt.Errorf("response %q: want each status by its number", text)
-		}
-		if op.answers[status], err = c.answer(status, response.Value); err != nil {
-			return nil, err
-		}
-	}
-	return op, nil
-}
-
-// addParameter adds a parameter, or a header of an answer, to the list.
-func (c *Contract) addParameter(list []parameter, name string, described *openapi3.Parameter) ([]parameter, error) {
-	schema, err := c.schema(described.Schema)
-	if err != nil {
-		return nil, fmt.Errorf("parameter %s: %w", name, err)
-	}
-	kind := described.Schema.Value.Type
-	return append(list, parameter{name: name, in: described.In, required: described.Required, number: kind.Is("integer") || kind.Is("number"), schema: schema}), nil
-}
-
-func (c *Contract) answer(status int, described *openapi3.Response) (a answer, err error) {
-	a = answer{free: len(described.Content) == 0 && slices.Contains(foreign, status), content: map[string]*jsonschema.Schema{}}
-	for media, content := range described.Content {
-		if a.content[media], err = c.schema(content.Schema); err != nil {
-			return a, err
-		}
-	}
-	for name, header := range described.Headers {
-		if a.headers, err = c.addParameter(a.headers, name, &header.Value.Parameter); err != nil {
-			return a, err
-		}
-	}
-	return a, nil
+	return nil
 }
 
 // schema compiles a schema of the document.
@@ -219,7 +165,7 @@ func (c *Contract) Operations() []string { return slices.Sorted(maps.Keys(c.oper
 // in order.
 func (c *Contract) Statuses() map[string][]int {
 	found := map[string][]int{}
-	for _, op := range c.described() {
+	for _, op := range c.operations {
 		for text, response := range op.Responses.Map() {
 			content, ok := response.Value.Content[problemDoc]
 			if !ok {
@@ -261,11 +207,3 @@ func codesIn(walk func(openapi3.WalkSchemasFunc) error) map[string]bool {
 
 // parse reads a JSON value and keeps the notation of numbers.
 func parse(text []byte) (any, error) { return jsonschema.UnmarshalJSON(bytes.NewReader(text)) }
-
-// valueOf returns the JSON value of a parameter's text.
-func (p parameter) valueOf(text string) any {
-	if p.number {
-		return json.Number(text)
-	}
-	return text
-}

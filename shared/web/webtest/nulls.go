@@ -14,7 +14,7 @@ type Null struct {
 
 // Nulls returns a body for each null that the document allows in a request.
 func (c *Contract) Nulls() (all []Null) {
-	for pattern, op := range c.described() {
+	for pattern, op := range c.operations {
 		if op.RequestBody == nil {
 			continue
 		}
