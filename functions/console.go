@@ -94,7 +94,7 @@ func (a *App) openConsole() error {
 // consoleSections returns the sections of the console, in the order of its menu. Only the local environment has drills: its
 // issuer leads to the emulator's control address.
 func consoleSections(c config.Console) []page.Section {
-	var drills operation.Drills
+	var drills *operation.Drills
 	if c.Mode == config.ConsoleLocal {
 		drills = operation.RemoteDrills(c.OIDCIssuer + "/control")
 	}

@@ -68,30 +68,27 @@ func showProposal(ctx context.Context, call page.Call) (page.View, error) {
 	return page.View{Title: "Proposal", Body: "incidents/proposal", Data: proposalOf(call, p, nil)}, err
 }
 
-// approve approves another operator's proposal, which carries it out. GET makes 1 call, POST 1, a refused POST 2.
-func approve(ctx context.Context, call page.Call) (page.View, error) {
-	return decide(ctx, call, "incidents/approve", "Approve a proposal", true, call.Admin.Approve)
+// proposalActs are the acts on a proposal. Approve carries it out, and reject ends it.
+var proposalActs = []page.Act{
+	{Name: "approve", Title: "Approve a proposal", Danger: true, Do: page.ActOf((*client.Client).Approve)},
+	{Name: "reject", Title: "Reject a proposal", Do: page.ActOf((*client.Client).Reject)},
 }
 
-// reject ends a proposal. GET makes 1 call, POST 1, a refused POST 2.
-func reject(ctx context.Context, call page.Call) (page.View, error) {
-	return decide(ctx, call, "incidents/reject", "Reject a proposal", false, call.Admin.Reject)
-}
-
-// decide draws the form of a decision and carries it out. typed: it wants a text to be typed.
-func decide(ctx context.Context, call page.Call, body, title string, typed bool, do func(ctx context.Context, id, reason string) (client.Proposal, error)) (page.View, error) {
-	id := call.PathValue("id")
-	form := func(ctx context.Context, problem error) (page.View, error) {
-		p, err := call.Admin.Proposal(ctx, id)
-		return page.View{Title: title, Body: body, Data: proposalOf(call, p, problem)}, err
-	}
-	return page.ServeForm(ctx, call, page.Path("proposal", id), form, func(ctx context.Context, reason string) error {
-		if typed {
-			if err := page.Confirmed(call, page.Confirmation(id)); err != nil {
-				return err
-			}
+// decide draws the form of an act on a proposal and carries it out. GET makes 1 call, POST 1, a refused POST 2.
+func decide(act page.Act) page.Handler {
+	return func(ctx context.Context, call page.Call) (page.View, error) {
+		id := call.PathValue("id")
+		form := func(ctx context.Context, problem error) (page.View, error) {
+			p, err := call.Admin.Proposal(ctx, id)
+			return page.View{Title: act.Title, Body: "incidents/" + act.Name, Data: proposalOf(call, p, problem)}, err
 		}
-		_, err := do(ctx, id, reason)
-		return err
-	})
+		return page.ServeForm(ctx, call, page.Path("proposal", id), form, func(ctx context.Context, reason string) error {
+			if act.Danger {
+				if err := page.Confirmed(call, page.Confirmation(id)); err != nil {
+					return err
+				}
+			}
+			return act.Do(ctx, call, id, reason)
+		})
+	}
 }

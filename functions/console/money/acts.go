@@ -55,18 +55,13 @@ func allows(w client.Why, name string) bool {
 	case "cancel":
 		return w.State == client.TransferInit
 	case "resolve":
-		return awaitedOp(w.State) != ""
+		return stages[w.State].awaited != ""
 	case "acknowledge":
-		return awaitedOp(w.State) != "" || w.State == client.TransferSourceDone
+		return stages[w.State].awaited != "" || w.State == client.TransferSourceDone
 	case "state":
 		return w.Payout != nil && w.State == client.TransferTargetPending && standing(w) == nil
 	}
 	return standing(w) != nil
-}
-
-// awaitedOp is the operation whose answer a transfer waits for; "": it waits for none.
-func awaitedOp(s client.TransferState) string {
-	return map[client.TransferState]string{client.TransferSourcePending: "withdraw", client.TransferTargetPending: "deposit", client.TransferCompensating: "refund"}[s]
 }
 
 // standing is the statement about a payout that can be withdrawn; nil: there is none.
@@ -102,7 +97,7 @@ func actOnTransfer(ctx context.Context, call page.Call) (page.View, error) {
 		f := &transferForm{WayOn: ways.After(problem), Until: time.Now().UTC().Add(time.Hour).Format(untilForm)}
 		var err error
 		f.Why, err = call.Admin.WhyTransfer(ctx, id)
-		f.Error, f.Op, f.Statement = page.WhyUnread(err), awaitedOp(f.State), standing(f.Why)
+		f.Error, f.Op, f.Statement = page.WhyUnread(err), stages[f.State].awaited, standing(f.Why)
 		f.ReqID, f.Act = id, on(f.Why, act)
 		f.Forgotten = strings.Contains(f.LastEvidence, "BEYOND_HORIZON") || client.CodeOf(problem) == "BEYOND_HORIZON"
 		return page.View{Title: f.Act.Button, Body: "money/act", Data: f}, nil

@@ -101,7 +101,7 @@ func (r *Renderer) Render(w http.ResponseWriter, call Call, v View) {
 		v.Write(w)
 		return
 	}
-	d := root{Call: call, Title: v.Title, Data: v.Data, Problem: problemOf(v.Problem), Name: path.Base(v.Body), Menu: r.entries(call.URL.Path), At: r.Now()}
+	d := root{Call: call, Title: v.Title, Data: v.Data, Problem: problemOf(v.Problem), Menu: r.entries(call.URL.Path)}
 	if v.Poll > 0 {
 		d.Poll = fmt.Sprintf("%ds", max(1, int(v.Poll.Seconds())))
 	}
@@ -111,7 +111,7 @@ func (r *Renderer) Render(w http.ResponseWriter, call Call, v View) {
 // RenderError draws an error of a handler: a [client.Problem] with its status and texts, any other as 502.
 func (r *Renderer) RenderError(w http.ResponseWriter, call Call, err error) {
 	p := problemOf(err)
-	r.write(w, p.Status, "page/error", root{Call: call, Title: p.Title, Problem: p, Name: "error", Menu: r.entries(call.URL.Path), At: r.Now()})
+	r.write(w, p.Status, "page/error", root{Call: call, Title: p.Title, Problem: p, Menu: r.entries(call.URL.Path)})
 }
 
 // RenderPlain draws a page without a menu, for a person who is not signed in. After status 401 a poll of a
@@ -120,7 +120,7 @@ func (r *Renderer) RenderPlain(w http.ResponseWriter, status int, title, text st
 	if status == http.StatusUnauthorized {
 		w.Header().Set("HX-Refresh", "true")
 	}
-	r.write(w, status, "page/plain", root{Title: title, Data: text, Name: "plain", At: r.Now()})
+	r.write(w, status, "page/plain", root{Title: title, Data: text})
 }
 
 // entries are the menu's entries for a page.
@@ -135,6 +135,7 @@ func (r *Renderer) entries(current string) []entry {
 
 // write draws the body and the layout around it before it sends anything.
 func (r *Renderer) write(w http.ResponseWriter, status int, body string, d root) {
+	d.Name, d.At = path.Base(body), r.Now()
 	var content, all bytes.Buffer
 	err := r.templates.ExecuteTemplate(&content, body, d)
 	if err == nil {

@@ -149,16 +149,14 @@ func counted(n int, one, many string) string {
 
 // blockedCauses counts the blocked heads by cause, the most overdue first.
 func blockedCauses(items []client.AttentionItem) []blockedCause {
-	at := make(map[string]int)
 	var out []blockedCause
 	for _, item := range items {
 		if item.Kind != "BLOCKED" {
 			continue
 		}
-		i, ok := at[item.Cause]
-		if !ok {
+		i := slices.IndexFunc(out, func(b blockedCause) bool { return b.Cause == item.Cause })
+		if i < 0 {
 			i = len(out)
-			at[item.Cause] = i
 			out = append(out, blockedCause{Cause: item.Cause, First: item})
 		}
 		b := &out[i]

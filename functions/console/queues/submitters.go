@@ -115,17 +115,10 @@ func (s *submitters) compare(a, b submitterRow) int {
 	case "queue":
 		return cmp.Compare(b.Queued, a.Queued)
 	case "name":
-		return cmp.Or(cmp.Compare(nameless(a), nameless(b)), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Submitter.Submitter, b.Submitter.Submitter))
+		const last = "\U0010ffff" // a submitter without a name comes after the others
+		return cmp.Or(cmp.Compare(cmp.Or(a.Name, last), cmp.Or(b.Name, last)), cmp.Compare(a.Submitter.Submitter, b.Submitter.Submitter))
 	}
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.Queued, a.Queued))
-}
-
-// nameless is 1 for a submitter without a name, which comes after the others.
-func nameless(r submitterRow) int {
-	if r.Name == "" {
-		return 1
-	}
-	return 0
 }
 
 // rank is lower for a submitter that needs a person more.

@@ -20,19 +20,12 @@ type transaction struct {
 	Payload   *payload
 	Why       part[client.TxWhy]
 	History   part[list[client.TxChange]]
-	Versions  part[list[version]]
+	Versions  part[list[client.TxVersion]]
 	Decisions part[list[client.TxDecision]]
 	Diagram   diagram
 	Reorgs    []client.TxChange // changes by which the chain lost the transaction's block
 	TraceURL  string            // "": no link
 	LogURL    string            // "": no link
-}
-
-// version is a signed version with its fees.
-type version struct {
-	client.TxVersion
-	Fee   fees
-	Mined bool // it has the receipt
 }
 
 // fees are the gas and fees of a version, in wei.
@@ -72,26 +65,26 @@ func readTx(ctx context.Context, call page.Call) (transaction, error) {
 	require(&all, &main, func(ctx context.Context) (client.InspectedTx, error) { return call.Admin.InspectTx(ctx, id) })
 	ask(&all, &t.Why, func(ctx context.Context) (client.TxWhy, error) { return call.Admin.WhyTx(ctx, id) })
 	askRows(&all, &t.History, call.Admin.ListTxHistory(ctx, id), maxRows)
-	var versions part[list[client.TxVersion]]
-	askRows(&all, &versions, call.Admin.ListTxVersions(ctx, id), maxRows)
+	askRows(&all, &t.Versions, call.Admin.ListTxVersions(ctx, id), maxRows)
 	askRows(&all, &t.Decisions, call.Admin.ListTxDecisions(ctx, id), maxRows)
 	if err := all.wait(); err != nil {
 		return t, err
 	}
 	t.Tx, t.Caller, t.TraceID, t.Payload = main.Transaction, main.Caller, main.TraceID, payloadOf(main.Payload)
-	t.Versions = part[list[version]]{Err: versions.Err, Value: list[version]{More: versions.Value.More}}
-	for _, v := range versions.Value.Rows {
-		t.Versions.Value.Rows = append(t.Versions.Value.Rows, versionOf(v, t.Receipt))
-	}
 	t.Diagram = diagramOf(t.History.Value.Rows, t.Tx)
 	t.Reorgs = reorgs(t.History.Value.Rows)
 	return t, nil
 }
 
-func versionOf(v client.TxVersion, r *client.Receipt) version {
-	out := version{TxVersion: v, Mined: r != nil && r.TxHash == v.TxHash}
-	_ = json.Unmarshal(v.Fees, &out.Fee) // archived fees are null
-	return out
+// FeesOf are the fees of a version.
+func (transaction) FeesOf(v client.TxVersion) (f fees) {
+	_ = json.Unmarshal(v.Fees, &f) // archived fees are null
+	return f
+}
+
+// IsMined reports whether the version has the receipt.
+func (t transaction) IsMined(v client.TxVersion) bool {
+	return t.Receipt != nil && t.Receipt.TxHash == v.TxHash
 }
 
 // reorgs are the changes after which the transaction has another block than before, or none.
