@@ -57,17 +57,13 @@ func (g *Gate) enter(ctx context.Context) (_ context.Context, leave func(), ok b
 	ctx, cancel := g.untilGone(context.WithValue(ctx, gateKey{}, g))
 	return ctx, func() {
 		cancel()
-		g.leave()
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.inFlight--
+		if g.Stopping() && g.inFlight == 0 {
+			close(g.idle)
+		}
 	}, true
-}
-
-func (g *Gate) leave() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.inFlight--
-	if g.Stopping() && g.inFlight == 0 {
-		close(g.idle)
-	}
 }
 
 // untilGone returns ctx, bounded by abandon.

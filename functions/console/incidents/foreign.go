@@ -42,7 +42,6 @@ type foreignForm struct {
 	One       *client.OpenForeign
 	Covered   covered // of a write-off of all up to the nonce
 	Error     string  // why the evidence was not read to its end; "": it was
-	WayOn     string
 }
 
 // Bounds of the evidence of a form.
@@ -74,8 +73,8 @@ func (c covered) Rest() int { return c.Count - len(c.First) }
 
 // foreignFormOf reads the evidence. It makes 1 call about one transaction. About all up to a nonce it makes 1 for each
 // 500 of them, at most 20.
-func foreignFormOf(ctx context.Context, call page.Call, problem error) *foreignForm {
-	f := &foreignForm{Submitter: call.PathValue("submitter"), Nonce: call.FormValue("nonce"), TxID: call.FormValue("txId"), Through: call.FormValue("through") == "true", WayOn: wayOn(problem)}
+func foreignFormOf(ctx context.Context, call page.Call) *foreignForm {
+	f := &foreignForm{Submitter: call.PathValue("submitter"), Nonce: call.FormValue("nonce"), TxID: call.FormValue("txId"), Through: call.FormValue("through") == "true"}
 	if nonce, err := strconv.ParseUint(f.Nonce, 10, 64); err == nil {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
@@ -124,7 +123,7 @@ func (f *foreignForm) read(ctx context.Context, admin *client.Client, nonce uint
 func decideForeign(ctx context.Context, call page.Call, title, body string, do func(ctx context.Context, submitter string, nonce uint64, reason string) error) (page.View, error) {
 	id := call.PathValue("submitter")
 	form := func(ctx context.Context, problem error) (page.View, error) {
-		return page.View{Title: title, Body: body, Data: foreignFormOf(ctx, call, problem)}, nil
+		return page.View{Title: title, Body: body, Data: foreignFormOf(ctx, call), WayOn: wayOn(problem)}, nil
 	}
 	return page.ServeForm(ctx, call, foreignPath(id), form, func(ctx context.Context, reason string) error {
 		nonce, err := strconv.ParseUint(call.PostFormValue("nonce"), 10, 64)

@@ -31,7 +31,6 @@ type proposal struct {
 	client.Proposal
 	Own     bool // the person proposed it
 	Subject proposalSubject
-	WayOn   string
 }
 
 // Open reports whether the proposal can still be approved.
@@ -47,8 +46,8 @@ type proposalSubject struct {
 	Finding   string `json:"finding"`
 }
 
-func proposalOf(call page.Call, p client.Proposal, problem error) *proposal {
-	out := &proposal{Proposal: p, Own: isPerson(p.ProposedBy, call.Person), WayOn: wayOn(problem)}
+func proposalOf(call page.Call, p client.Proposal) *proposal {
+	out := &proposal{Proposal: p, Own: isPerson(p.ProposedBy, call.Person)}
 	_ = json.Unmarshal(p.Subject, &out.Subject) // a subject of another form is shown as it is
 	return out
 }
@@ -65,7 +64,7 @@ func (p proposal) Confirmation() string { return page.Confirmation(p.ProposalID)
 // showProposal shows what a proposal would do, its evidence and how it ended. It makes 1 call.
 func showProposal(ctx context.Context, call page.Call) (page.View, error) {
 	p, err := call.Admin.Proposal(ctx, call.PathValue("id"))
-	return page.View{Title: "Proposal", Body: "incidents/proposal", Data: proposalOf(call, p, nil)}, err
+	return page.View{Title: "Proposal", Body: "incidents/proposal", Data: proposalOf(call, p)}, err
 }
 
 // proposalActs are the acts on a proposal. Approve carries it out, and reject ends it.
@@ -80,7 +79,7 @@ func decide(act page.Act) page.Handler {
 		id := call.PathValue("id")
 		form := func(ctx context.Context, problem error) (page.View, error) {
 			p, err := call.Admin.Proposal(ctx, id)
-			return page.View{Title: act.Title, Body: "incidents/" + act.Name, Data: proposalOf(call, p, problem)}, err
+			return page.View{Title: act.Title, Body: "incidents/" + act.Name, Data: proposalOf(call, p), WayOn: wayOn(problem)}, err
 		}
 		return page.ServeForm(ctx, call, page.Path("proposal", id), form, func(ctx context.Context, reason string) error {
 			if act.Danger {

@@ -48,7 +48,6 @@ type releaseForm struct {
 	Report    *client.ReleaseReport // of a trial; nil: none was made
 	Unmatched []uint64              // of a trial: nonces that stay without a request
 	Posted    []postedField         // the posted answers: of a trial all, otherwise those of nonces that are not shown
-	WayOn     string                // how to go on after a refusal; "": there was none
 }
 
 // lostNonce is a lost nonce with the operator's answers.
@@ -229,11 +228,10 @@ func answersOf(call page.Call, in *client.Release) error {
 func drawRelease(ctx context.Context, call page.Call, in client.Release, problem error) page.View {
 	ctx, cancel := page.Redraw(ctx, call)
 	defer cancel()
-	f := &releaseForm{Mode: in.Mode, WayOn: wayOn(problem)}
+	f := &releaseForm{Mode: in.Mode}
 	id := call.PathValue("submitter")
-	var err error
 	var lost []client.LostNonce
-	var lostErr error
+	var err, lostErr error
 	var reads sync.WaitGroup
 	reads.Go(func() { f.Submitter, err = call.Admin.Submitter(ctx, id) })
 	if in.Mode == resync {
@@ -253,7 +251,7 @@ func drawRelease(ctx context.Context, call page.Call, in client.Release, problem
 	}
 	f.Nonces = answered(call, lost)
 	f.Posted = f.hidden(call)
-	return page.View{Title: "Release " + nameOf(f.Submitter) + " from PROTECT", Body: "incidents/release", Data: f}
+	return page.View{Title: "Release " + nameOf(f.Submitter) + " from PROTECT", Body: "incidents/release", Data: f, WayOn: wayOn(problem)}
 }
 
 // readLost reads up to lostPages pages of lost nonces, and how far they are final.

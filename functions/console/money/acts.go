@@ -82,7 +82,6 @@ type transferForm struct {
 	Forgotten bool   // the trading core may have forgotten the operation, so that a statement is needed
 	Statement *client.Statement
 	Until     string // the usual end of an acknowledgement
-	WayOn     string
 	Error     string // why the transfer was not read; "": it was
 }
 
@@ -94,13 +93,13 @@ func actOnTransfer(ctx context.Context, call page.Call) (page.View, error) {
 	}
 	id := call.PathValue("id")
 	form := func(ctx context.Context, problem error) (page.View, error) {
-		f := &transferForm{WayOn: ways.After(problem), Until: time.Now().UTC().Add(time.Hour).Format(untilForm)}
+		f := &transferForm{Until: time.Now().UTC().Add(time.Hour).Format(untilForm)}
 		var err error
 		f.Why, err = call.Admin.WhyTransfer(ctx, id)
 		f.Error, f.Op, f.Statement = page.WhyUnread(err), stages[f.State].awaited, standing(f.Why)
 		f.ReqID, f.Act = id, on(f.Why, act)
 		f.Forgotten = strings.Contains(f.LastEvidence, "BEYOND_HORIZON") || client.CodeOf(problem) == "BEYOND_HORIZON"
-		return page.View{Title: f.Act.Button, Body: "money/act", Data: f}, nil
+		return page.View{Title: f.Act.Button, Body: "money/act", Data: f, WayOn: ways.After(problem)}, nil
 	}
 	return page.ServeForm(ctx, call, page.Path("transfer", id), form, func(ctx context.Context, reason string) error {
 		return act.Do(ctx, call, id, reason)

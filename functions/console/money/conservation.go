@@ -70,13 +70,12 @@ type moneyForm struct {
 	Earlier int // halts that are older than Halt, as far as they are shown
 	Found   int // standing findings
 	Report  *client.CheckReport
-	WayOn   string
 	Error   string // why the evidence was not read; "": it was
 }
 
 // evidence reads the last check and the halts for a form. It makes 1 call.
-func evidence(ctx context.Context, call page.Call, problem error) *moneyForm {
-	f := &moneyForm{ID: call.PathValue("id"), WayOn: ways.After(problem)}
+func evidence(ctx context.Context, call page.Call) *moneyForm {
+	f := &moneyForm{ID: call.PathValue("id")}
 	var err error
 	f.Conservation, err = call.Admin.Conservation(ctx)
 	f.Error = page.WhyUnread(err)
@@ -101,7 +100,7 @@ func actOnNumber(ctx context.Context, call page.Call, title, body string, do fun
 		return page.View{}, page.NotFound("The address has no number. Open the page Conservation.")
 	}
 	form := func(ctx context.Context, problem error) (page.View, error) {
-		return page.View{Title: title, Body: body, Data: evidence(ctx, call, problem)}, nil
+		return page.View{Title: title, Body: body, Data: evidence(ctx, call), WayOn: ways.After(problem)}, nil
 	}
 	return page.ServeForm(ctx, call, conservationPath, form, func(ctx context.Context, reason string) error {
 		return do(ctx, id, reason)
@@ -143,11 +142,11 @@ func check(ctx context.Context, call page.Call) (page.View, error) {
 	var report client.CheckReport
 	if call.Method == http.MethodPost {
 		report, err = call.Admin.CheckConservation(ctx, strings.TrimSpace(call.PostFormValue("full")) == "true")
-		v.Problem, v.Status = err, page.StatusOf(err)
+		v.Problem, v.Status, v.WayOn = err, page.StatusOf(err), ways.After(err)
 	}
 	ctx, cancel := page.Redraw(ctx, call)
 	defer cancel()
-	f := evidence(ctx, call, err)
+	f := evidence(ctx, call)
 	if call.Method == http.MethodPost && err == nil {
 		f.Report = &report
 	}

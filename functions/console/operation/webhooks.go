@@ -38,7 +38,6 @@ type endpointForm struct {
 	Act      page.Act
 	Endpoint *client.WebhookEndpoint // nil: it was not read, or is unknown
 	Error    string                  // why it was not read; "": it was
-	WayOn    string
 }
 
 // actOnEndpoint draws the form of an act on an endpoint and carries it out. GET makes 1 call, POST 1, a refused POST 2.
@@ -49,13 +48,13 @@ func actOnEndpoint(ctx context.Context, call page.Call) (page.View, error) {
 	}
 	name := call.PathValue("endpoint")
 	form := func(ctx context.Context, problem error) (page.View, error) {
-		f := &endpointForm{Name: name, Act: act, WayOn: endpointWays.After(problem)}
+		f := &endpointForm{Name: name, Act: act}
 		all, err := call.Admin.WebhookEndpoints(ctx)
 		f.Error = page.WhyUnread(err)
 		if at := slices.IndexFunc(all, func(e client.WebhookEndpoint) bool { return e.Name == name }); at >= 0 {
 			f.Endpoint = &all[at]
 		}
-		return page.View{Title: act.Button, Body: "operation/webhook-act", Data: f}, nil
+		return page.View{Title: act.Button, Body: "operation/webhook-act", Data: f, WayOn: endpointWays.After(problem)}, nil
 	}
 	return page.ServeForm(ctx, call, endpointsPath, form, func(ctx context.Context, reason string) error {
 		return act.Do(ctx, call, name, reason)

@@ -77,6 +77,7 @@ type root struct {
 	Title   string
 	Data    any
 	Problem *Problem // why the act of the form was refused; nil: it was not tried
+	WayOn   string   // as in [View]
 
 	Name    string        // of the page, such as overview
 	Menu    []entry       // none for a person who is not signed in
@@ -101,7 +102,7 @@ func (r *Renderer) Render(w http.ResponseWriter, call Call, v View) {
 		v.Write(w)
 		return
 	}
-	d := root{Call: call, Title: v.Title, Data: v.Data, Problem: problemOf(v.Problem), Menu: r.entries(call.URL.Path)}
+	d := root{Call: call, Title: v.Title, Data: v.Data, Problem: problemOf(v.Problem), WayOn: v.WayOn, Menu: r.entries(call.URL.Path)}
 	if v.Poll > 0 {
 		d.Poll = fmt.Sprintf("%ds", max(1, int(v.Poll.Seconds())))
 	}

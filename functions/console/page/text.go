@@ -19,7 +19,6 @@ func (r *Renderer) functions() template.FuncMap {
 		"ago":     func(t any) template.HTML { return ago(r.Now(), t) },
 		"howlong": func(t any) template.HTML { return howLong(r.Now(), t) },
 		"at":      at,
-		"span":    func(d time.Duration) string { return span(d) },
 		"due":     func(t any) template.HTML { return due(r.Now(), t) },
 		"lasts":   lasts,
 		"times":   times,

@@ -2,6 +2,7 @@ package queues
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/fencepost/fencepost/functions/console/page"
@@ -130,12 +131,9 @@ func newestOf(rows []client.LaneNonce, more bool) ([]client.LaneNonce, bool) {
 	if len(rows) <= laneSquares {
 		return rows, more
 	}
-	open := len(rows)
-	for i, n := range rows {
-		if n.Kind != "OURS" || !n.State.Final() {
-			open = i
-			break
-		}
+	open := slices.IndexFunc(rows, func(n client.LaneNonce) bool { return n.Kind != "OURS" || !n.State.Final() })
+	if open < 0 {
+		open = len(rows)
 	}
 	begin := min(max(open-laneBefore, 0), len(rows)-laneSquares)
 	end := begin + laneSquares
