@@ -121,6 +121,11 @@ func (c *Contract) checkAnswer(op *openapi3.Operation, e exchange) error {
 		}
 		return nil
 	}
+	return c.checkContent(content, e)
+}
+
+// checkContent checks the body of an answer.
+func (c *Contract) checkContent(content openapi3.Content, e exchange) error {
 	media, _, err := mime.ParseMediaType(e.header.Get("Content-Type"))
 	if err != nil || content[media] == nil {
 		return fmt.Errorf("Content-Type %q is none that the document has", e.header.Get("Content-Type"))
