@@ -118,9 +118,12 @@ func (f *foreignForm) read(ctx context.Context, admin *client.Client, nonce uint
 	return nil
 }
 
+// foreignAct decides about the foreign transaction of the nonce.
+type foreignAct func(ctx context.Context, submitter string, nonce uint64, reason string) error
+
 // decideForeign draws the form of a decision about foreign transactions and carries it out. A form makes the calls of
 // [foreignFormOf].
-func decideForeign(ctx context.Context, call page.Call, title, body string, do func(ctx context.Context, submitter string, nonce uint64, reason string) error) (page.View, error) {
+func decideForeign(ctx context.Context, call page.Call, title, body string, do foreignAct) (page.View, error) {
 	id := call.PathValue("submitter")
 	form := func(ctx context.Context, problem error) (page.View, error) {
 		return page.View{Title: title, Body: body, Data: foreignFormOf(ctx, call), WayOn: wayOn(problem)}, nil

@@ -50,10 +50,13 @@ func NotFound(detail string) error {
 	return &client.Problem{Status: http.StatusNotFound, Code: "NOT_FOUND", Title: "No such page", Detail: detail}
 }
 
+// Draw draws a form. problem is why its act was refused; nil: it was not.
+type Draw func(ctx context.Context, problem error) (View, error)
+
 // ServeForm answers both methods of an act's path. GET draws the form. POST carries the act out with the field
 // "reason", and leads to the page at to. If two operators must agree, it leads to the proposal. A refusal draws the
 // form again: form gets the error to show other evidence, and the template page/act shows it with the entered values.
-func ServeForm(ctx context.Context, call Call, to string, form func(ctx context.Context, problem error) (View, error), do func(ctx context.Context, reason string) error) (View, error) {
+func ServeForm(ctx context.Context, call Call, to string, form Draw, do func(ctx context.Context, reason string) error) (View, error) {
 	var problem error
 	if call.Method == http.MethodPost {
 		problem = carryOut(ctx, call, do)
