@@ -34,7 +34,7 @@ func newConsole(ctx context.Context, c config.Config, log *slog.Logger, node str
 	if !c.Console.On() {
 		return nil, errors.New("FUNCTION_TARGET is console, and FENCEPOST_CONSOLE_MODE (console.mode) is off: set it to iap, oidc or local")
 	}
-	a := &App{config: c, gate: new(web.Gate)}
+	a := &App{config: c, gate: web.NewGate()}
 	a.base = &serve.Base{Log: log, Node: node, Auth: c.Auth}
 	if err := a.openExport(ctx); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (a *App) openConsole() error {
 // consoleSections returns the sections of the console, in the order of its menu. Only the local environment has drills: its
 // issuer leads to the emulator's control address.
 func consoleSections(c config.Console) []page.Section {
-	var drills operation.Drills
+	var drills *operation.Drills
 	if c.Mode == config.ConsoleLocal {
 		drills = operation.RemoteDrills(c.OIDCIssuer + "/control")
 	}

@@ -134,7 +134,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 	if err != nil {
 		return nil, err
 	}
-	a := &App{config: c, extensions: ext, gate: new(web.Gate), services: handlers.NewClient()}
+	a := &App{config: c, extensions: ext, gate: web.NewGate(), services: handlers.NewClient()}
 	a.base = &serve.Base{
 		Log: log, Node: node, Points: points, Auth: c.Auth, Events: new(serve.Deliveries),
 		AtWork:       web.NewCallers(c.HTTP.MaxRequestsPerCaller, c.HTTP.MaxBytesPerCaller, c.HTTP.MaxBodyBytes),

@@ -153,8 +153,10 @@ func (s *server) page(route page.Route) http.HandlerFunc {
 		if !ok {
 			return
 		}
-		if s.atWork.Enter(r, call.Person) != nil {
-			s.tooMany(w)
+		if s.atWork.Enter(r, call.Person) != nil { // other people are not affected
+			w.Header().Set("Retry-After", strconv.Itoa(int(busyFor/time.Second)))
+			s.Pages.RenderPlain(w, http.StatusTooManyRequests, "Too many pages at once",
+				fmt.Sprintf("%d of your pages are being made at this moment, in other tabs or windows. Nothing was changed. Close the tabs that you do not need, wait %s, and load this page again.", pagesAtOnce, busyFor))
 			return
 		}
 		view, err := s.answer(ctx, call, session, route)
@@ -185,13 +187,6 @@ func (f fewAtOnce) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	defer func() { <-f.places }()
 	return f.next.RoundTrip(r)
-}
-
-// tooMany refuses a page of a person who has the maximum of pages being made. Other people are not affected.
-func (s *server) tooMany(w http.ResponseWriter) {
-	w.Header().Set("Retry-After", strconv.Itoa(int(busyFor/time.Second)))
-	s.Pages.RenderPlain(w, http.StatusTooManyRequests, "Too many pages at once",
-		fmt.Sprintf("%d of your pages are being made at this moment, in other tabs or windows. Nothing was changed. Close the tabs that you do not need, wait %s, and load this page again.", pagesAtOnce, busyFor))
 }
 
 // within is the time for the answer.

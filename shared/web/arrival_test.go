@@ -41,7 +41,7 @@ func arrivals(t *testing.T, within time.Duration) (address string) {
 	mux.HandleFunc("POST /refuse", func(w http.ResponseWriter, r *http.Request) {
 		web.Fail(w, r, web.NewProblem(web.Unauthorized, "no token"))
 	})
-	server := httptest.NewServer(web.Edge(&web.Gate{}, web.Arrival(within, mux)))
+	server := httptest.NewServer(web.Edge(web.NewGate(), web.Arrival(within, mux)))
 	t.Cleanup(server.Close)
 	return strings.TrimPrefix(server.URL, "http://")
 }
@@ -130,7 +130,7 @@ func TestHeadersForBrowsers(t *testing.T) {
 	t.Parallel()
 	mux := web.NewMux()
 	mux.HandleHealth(nil)
-	edge := web.Edge(&web.Gate{}, mux)
+	edge := web.Edge(web.NewGate(), mux)
 	for by, want := range map[string]string{"": "", "http": "", "https": "max-age=31536000"} {
 		for _, path := range []string{"/healthz", "/nothing"} {
 			r, rec := httptest.NewRequest("GET", path, nil), httptest.NewRecorder()

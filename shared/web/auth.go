@@ -57,6 +57,8 @@ type Identity struct {
 	Subject       string // the issuer's stable id of the holder, unless [VerifierOptions] leave it out
 	Email         string // "" if the token has none
 	EmailVerified bool
+	Nonce         string // of the sign-in that the token was made for; "" if the token has none
+	Expiry        time.Time
 }
 
 // Verifier verifies OIDC ID tokens. It caches the issuer's keys and fetches them again when a token has
@@ -175,7 +177,10 @@ func (v *Verifier) identity(token *oidc.IDToken) (Identity, error) {
 	if v.options.WithoutSubject {
 		subject = ""
 	}
-	return Identity{Subject: subject, Email: claims.Email, EmailVerified: claims.EmailVerified || v.options.EmailsVerified && claims.Email != ""}, nil
+	return Identity{
+		Subject: subject, Email: claims.Email, EmailVerified: claims.EmailVerified || v.options.EmailsVerified && claims.Email != "",
+		Nonce: token.Nonce, Expiry: token.Expiry,
+	}, nil
 }
 
 // bearer returns the token of the only Authorization header (RFC 6750, section 2.1), in compact form.

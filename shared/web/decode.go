@@ -46,7 +46,8 @@ func DecodeText[T any](body []byte) (T, error) {
 	if err := checkText(body); err != nil {
 		return value, err
 	}
-	if err := checkShape(body, reflect.TypeFor[T]()); err != nil {
+	w := walker{body: body}
+	if err := w.value(reflect.TypeFor[T](), 0); err != nil {
 		return value, err
 	}
 	if err := json.Unmarshal(body, &value); err != nil {

@@ -13,7 +13,7 @@ import (
 
 func TestAPanicIsAnUnavailableWithoutItsText(t *testing.T) {
 	t.Parallel()
-	rec := serve(web.Edge(&web.Gate{}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	rec := serve(web.Edge(web.NewGate(), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		panic("secret of the inside")
 	})), "GET", "/x")
 	m := body(t, rec)
@@ -29,7 +29,7 @@ func TestAPanicIsAnUnavailableWithoutItsText(t *testing.T) {
 
 func TestAPanicAfterTheResponseBeganCutsItOff(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(web.Edge(&web.Gate{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(web.Edge(web.NewGate(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, strings.Repeat("x", 1<<16)) // more than net/http buffers
 		panic("late")
 	})))
@@ -44,7 +44,7 @@ func TestAPanicAfterTheResponseBeganCutsItOff(t *testing.T) {
 func TestRequestIDsAreOursAndDiffer(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	h := web.Edge(&web.Gate{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := web.Edge(web.NewGate(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen[web.RequestID(r.Context())] = true
 	}))
 	for range 2 {

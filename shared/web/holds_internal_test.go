@@ -44,7 +44,7 @@ func TestHoldsEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g, callers, h := new(Gate), NewCallers(10, 100, 100), NewHolds(1, time.Second)
+				g, callers, h := NewGate(), NewCallers(10, 100, 100), NewHolds(1, time.Second)
 				hangUp, first := held(t, g, callers, h)
 				defer hangUp()
 				_, second := held(t, g, callers, h)
@@ -64,7 +64,7 @@ func TestHoldsEnd(t *testing.T) {
 // A held request takes no part of its caller's limit, and gives it back once.
 func TestHeldRequestsFreeTheirCallersShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, callers, h := new(Gate), NewCallers(1, 100, 100), NewHolds(2, time.Second)
+		g, callers, h := NewGate(), NewCallers(1, 100, 100), NewHolds(2, time.Second)
 		_, first := held(t, g, callers, h)
 		_, second := held(t, g, callers, h) // enters beside the first
 		r, leave := callers.Track(httptest.NewRequest(http.MethodPost, "/", nil))

@@ -55,7 +55,7 @@ func TestAnswersNameTheirVersion(t *testing.T) {
 	t.Parallel()
 	mux := web.NewMux()
 	mux.HandleVersion()
-	edge := web.Edge(&web.Gate{}, mux)
+	edge := web.Edge(web.NewGate(), mux)
 	build := buildinfo.Read()
 	for _, path := range []string{"/version", "/nothing"} {
 		check.Equal(t, path, serve(edge, "GET", path).Header().Get("Fencepost-Version"), build.Version)

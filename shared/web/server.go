@@ -24,17 +24,25 @@ const (
 	orderly      = 2500 * time.Millisecond
 )
 
-// Gate counts running requests, and once closed admits no further one. The zero Gate is open. [Edge]
-// passes requests through it.
+// Gate counts running requests, and once closed admits no further one. [Edge] passes requests through it. Create it with
+// [NewGate].
 type Gate struct {
+	shutting context.Context // ended by shut
+	close    context.CancelFunc
+	gone     context.Context    // ended by abandon
+	abandon  context.CancelFunc // ends the contexts of all running requests
+
 	mu       sync.Mutex
 	inFlight int
-	idle     chan struct{} // made by shut; closed when no request runs
+	idle     chan struct{} // closed once the gate is closed and no request runs
+}
 
-	gone context.Context // made by the first request; ended by abandon
-	end  context.CancelFunc
-
-	shutting chan struct{} // made by the first request; closed by shut
+// NewGate returns an open gate.
+func NewGate() *Gate {
+	g := &Gate{idle: make(chan struct{})}
+	g.shutting, g.close = context.WithCancel(context.Background())
+	g.gone, g.abandon = context.WithCancel(context.Background())
+	return g
 }
 
 // enter returns the context of an admitted request, and the function that ends it; ok is false once the
@@ -42,34 +50,24 @@ type Gate struct {
 func (g *Gate) enter(ctx context.Context) (_ context.Context, leave func(), ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.idle != nil {
+	if g.Stopping() {
 		return ctx, nil, false
 	}
 	g.inFlight++
-	if g.shutting == nil {
-		g.shutting = make(chan struct{})
-	}
 	ctx, cancel := g.untilGone(context.WithValue(ctx, gateKey{}, g))
 	return ctx, func() {
 		cancel()
-		g.leave()
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.inFlight--
+		if g.Stopping() && g.inFlight == 0 {
+			close(g.idle)
+		}
 	}, true
 }
 
-func (g *Gate) leave() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.inFlight--
-	if g.idle != nil && g.inFlight == 0 {
-		close(g.idle)
-	}
-}
-
-// untilGone returns ctx, bounded by abandon. The caller holds mu.
+// untilGone returns ctx, bounded by abandon.
 func (g *Gate) untilGone(ctx context.Context) (context.Context, context.CancelFunc) {
-	if g.gone == nil {
-		g.gone, g.end = context.WithCancel(context.Background())
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(g.gone, cancel)
 	return ctx, func() {
@@ -88,8 +86,6 @@ func Detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !ok {
 		return context.WithCancel(ctx)
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	return g.untilGone(ctx)
 }
 
@@ -100,34 +96,18 @@ func closing(ctx context.Context) <-chan struct{} {
 	if !ok {
 		return nil
 	}
-	return g.shutting // it was made before the request was admitted
-}
-
-// abandon ends the contexts of all running requests.
-func (g *Gate) abandon() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.end != nil {
-		g.end()
-	}
+	return g.shutting.Done()
 }
 
 // Stopping reports whether the gate is closed: work that another instance can do should not begin.
-func (g *Gate) Stopping() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.idle != nil
-}
+func (g *Gate) Stopping() bool { return g.shutting.Err() != nil }
 
 // shut closes the gate permanently; the channel is closed once no request runs.
 func (g *Gate) shut() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.idle == nil {
-		g.idle = make(chan struct{})
-		if g.shutting != nil {
-			close(g.shutting)
-		}
+	if !g.Stopping() {
+		g.close()
 		if g.inFlight == 0 {
 			close(g.idle)
 		}

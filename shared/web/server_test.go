@@ -33,7 +33,7 @@ func serveAsChild(port string) int {
 	if err != nil {
 		return 3
 	}
-	gate := &web.Gate{}
+	gate := web.NewGate()
 	mux := web.NewMux()
 	mux.HandleHealth(func(context.Context) error { return nil })
 	mux.HandleFunc("GET /slow", func(w http.ResponseWriter, r *http.Request) {

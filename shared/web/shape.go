@@ -41,12 +41,6 @@ func (w *walker) where() string {
 	return clip(b.String())
 }
 
-// checkShape compares body, which is valid JSON, with type t.
-func checkShape(body []byte, t reflect.Type) error {
-	w := walker{body: body}
-	return w.value(t, 0)
-}
-
 // next returns the first byte of the next token.
 func (w *walker) next() byte {
 	for ; ; w.at++ {

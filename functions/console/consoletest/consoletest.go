@@ -177,7 +177,7 @@ func (c *Console) send(r *http.Request) (*httptest.ResponseRecorder, []Call) {
 func (c *Console) Shows(path string, calls int, texts ...string) {
 	c.t.Helper()
 	w, made := c.Get(path)
-	c.wants(path, w, 200, made, calls, texts)
+	c.wants(path, w, http.StatusOK, made, calls, texts)
 }
 
 // Refuses sends the form, wants the status, that number of calls of the API, and each text in the page.

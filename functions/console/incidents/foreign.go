@@ -42,7 +42,6 @@ type foreignForm struct {
 	One       *client.OpenForeign
 	Covered   covered // of a write-off of all up to the nonce
 	Error     string  // why the evidence was not read to its end; "": it was
-	WayOn     string
 }
 
 // Bounds of the evidence of a form.
@@ -74,10 +73,8 @@ func (c covered) Rest() int { return c.Count - len(c.First) }
 
 // foreignFormOf reads the evidence. It makes 1 call about one transaction. About all up to a nonce it makes 1 for each
 // 500 of them, at most 20.
-func foreignFormOf(ctx context.Context, call page.Call, problem error) *foreignForm {
-	ctx, cancel := page.Redraw(ctx, call)
-	defer cancel()
-	f := &foreignForm{Submitter: call.PathValue("submitter"), Nonce: call.FormValue("nonce"), TxID: call.FormValue("txId"), Through: call.FormValue("through") == "true", WayOn: wayOn(problem)}
+func foreignFormOf(ctx context.Context, call page.Call) *foreignForm {
+	f := &foreignForm{Submitter: call.PathValue("submitter"), Nonce: call.FormValue("nonce"), TxID: call.FormValue("txId"), Through: call.FormValue("through") == "true"}
 	if nonce, err := strconv.ParseUint(f.Nonce, 10, 64); err == nil {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
@@ -121,36 +118,42 @@ func (f *foreignForm) read(ctx context.Context, admin *client.Client, nonce uint
 	return nil
 }
 
-// nonceOf is the nonce of the form.
-func nonceOf(call page.Call) (uint64, error) {
-	n, err := strconv.ParseUint(call.PostFormValue("nonce"), 10, 64)
-	if err != nil {
-		return 0, page.Refuse("nonce", "Give the nonce of a foreign transaction, a whole number.")
+// foreignAct decides about the foreign transaction of the nonce.
+type foreignAct func(ctx context.Context, submitter string, nonce uint64, reason string) error
+
+// decideForeign draws the form of a decision about foreign transactions and carries it out. A form makes the calls of
+// [foreignFormOf].
+func decideForeign(ctx context.Context, call page.Call, title, body string, do foreignAct) (page.View, error) {
+	id := call.PathValue("submitter")
+	form := func(ctx context.Context, problem error) (page.View, error) {
+		return page.View{Title: title, Body: body, Data: foreignFormOf(ctx, call), WayOn: wayOn(problem)}, nil
 	}
-	return n, nil
+	return page.ServeForm(ctx, call, foreignPath(id), form, func(ctx context.Context, reason string) error {
+		nonce, err := strconv.ParseUint(call.PostFormValue("nonce"), 10, 64)
+		if err != nil {
+			return page.Refuse("nonce", "Give the nonce of a foreign transaction, a whole number.")
+		}
+		return do(ctx, id, nonce, reason)
+	})
 }
 
-// matchForeign records which held intent a foreign transaction was. A form makes the calls of
-// [foreignFormOf], and POST makes 1.
+// confirmNonce wants the nonce to be typed.
+func confirmNonce(call page.Call, nonce uint64) error {
+	return page.Confirmed(call, strconv.FormatUint(nonce, 10))
+}
+
+// matchForeign records which held intent a foreign transaction was. POST makes 1 call.
 func matchForeign(ctx context.Context, call page.Call) (page.View, error) {
-	id := call.PathValue("submitter")
-	form := func(problem error) page.View {
-		return page.View{Title: "Match a foreign transaction", Body: "incidents/match", Data: foreignFormOf(ctx, call, problem)}
-	}
-	return page.Act(call, form, func(ctx context.Context, reason string) (string, error) {
-		nonce, err := nonceOf(call)
-		if err != nil {
-			return "", err
-		}
+	return decideForeign(ctx, call, "Match a foreign transaction", "incidents/match", func(ctx context.Context, submitter string, nonce uint64, reason string) error {
 		txID := strings.TrimSpace(call.PostFormValue("txId"))
 		if txID == "" {
-			return "", page.Refuse("txId", "Give the txId of the held intent that the transaction was.")
+			return page.Refuse("txId", "Give the txId of the held intent that the transaction was.")
 		}
-		if err := page.Confirmed(call, strconv.FormatUint(nonce, 10)); err != nil {
-			return "", err
+		if err := confirmNonce(call, nonce); err != nil {
+			return err
 		}
-		_, err = call.Admin.MatchForeign(ctx, id, nonce, txID, reason)
-		return foreignPath(id), err
+		_, err := call.Admin.MatchForeign(ctx, submitter, nonce, txID, reason)
+		return err
 	})
 }
 
@@ -160,38 +163,27 @@ const writeOffCalls = 10
 // errPart reports an act of several calls that ended at one of them, after others were carried out.
 var errPart = errors.New("a part was carried out")
 
-// writeOff records that foreign transactions were no request of this deployment. A form makes the
-// calls of [foreignFormOf]. POST makes 1 for one transaction, and up to 10 for all up to a nonce.
+// writeOff records that foreign transactions were no request of this deployment. POST makes 1 call for one transaction, and
+// up to 10 for all up to a nonce.
 func writeOff(ctx context.Context, call page.Call) (page.View, error) {
-	id := call.PathValue("submitter")
-	form := func(problem error) page.View {
-		return page.View{Title: "Write off foreign transactions", Body: "incidents/write-off", Data: foreignFormOf(ctx, call, problem)}
-	}
-	return page.Act(call, form, func(ctx context.Context, reason string) (string, error) {
-		nonce, err := nonceOf(call)
-		if err != nil {
-			return "", err
-		}
-		if err := page.Confirmed(call, strconv.FormatUint(nonce, 10)); err != nil {
-			return "", err
+	return decideForeign(ctx, call, "Write off foreign transactions", "incidents/write-off", func(ctx context.Context, submitter string, nonce uint64, reason string) error {
+		if err := confirmNonce(call, nonce); err != nil {
+			return err
 		}
 		if call.PostFormValue("through") != "true" {
-			_, err = call.Admin.WriteOffForeign(ctx, id, &nonce, nil, reason)
-			return foreignPath(id), err
+			_, err := call.Admin.WriteOffForeign(ctx, submitter, &nonce, nil, reason)
+			return err
 		}
 		for i := range writeOffCalls {
-			done, err := call.Admin.WriteOffForeign(ctx, id, nil, &nonce, reason)
+			done, err := call.Admin.WriteOffForeign(ctx, submitter, nil, &nonce, reason)
 			if err != nil && i > 0 {
-				return "", fmt.Errorf("%w: %w", errPart, err)
+				return fmt.Errorf("%w: %w", errPart, err)
 			}
-			if err != nil {
-				return "", err
-			}
-			if done.WrittenOff == 0 {
-				return foreignPath(id), nil
+			if err != nil || done.WrittenOff == 0 {
+				return err
 			}
 		}
-		return "", page.Refuse("nonce", fmt.Sprintf("%d calls have written off up to 100 transactions each, and more are left. Send the form again.", writeOffCalls))
+		return page.Refuse("nonce", fmt.Sprintf("%d calls have written off up to 100 transactions each, and more are left. Send the form again.", writeOffCalls))
 	})
 }
 

@@ -31,7 +31,6 @@ type proposal struct {
 	client.Proposal
 	Own     bool // the person proposed it
 	Subject proposalSubject
-	WayOn   string
 }
 
 // Open reports whether the proposal can still be approved.
@@ -47,8 +46,8 @@ type proposalSubject struct {
 	Finding   string `json:"finding"`
 }
 
-func proposalOf(call page.Call, p client.Proposal, problem error) *proposal {
-	out := &proposal{Proposal: p, Own: isPerson(p.ProposedBy, call.Person), WayOn: wayOn(problem)}
+func proposalOf(call page.Call, p client.Proposal) *proposal {
+	out := &proposal{Proposal: p, Own: isPerson(p.ProposedBy, call.Person)}
 	_ = json.Unmarshal(p.Subject, &out.Subject) // a subject of another form is shown as it is
 	return out
 }
@@ -65,44 +64,30 @@ func (p proposal) Confirmation() string { return page.Confirmation(p.ProposalID)
 // showProposal shows what a proposal would do, its evidence and how it ended. It makes 1 call.
 func showProposal(ctx context.Context, call page.Call) (page.View, error) {
 	p, err := call.Admin.Proposal(ctx, call.PathValue("id"))
-	return page.View{Title: "Proposal", Body: "incidents/proposal", Data: proposalOf(call, p, nil)}, err
+	return page.View{Title: "Proposal", Body: "incidents/proposal", Data: proposalOf(call, p)}, err
 }
 
-// approve approves another operator's proposal, which carries it out. GET makes 1 call, POST 1, a refused POST 2.
-func approve(ctx context.Context, call page.Call) (page.View, error) {
-	return decide(ctx, call, "incidents/approve", "Approve a proposal", true, call.Admin.Approve)
+// proposalActs are the acts on a proposal. Approve carries it out, and reject ends it.
+var proposalActs = []page.Act{
+	{Name: "approve", Title: "Approve a proposal", Danger: true, Do: page.ActOf((*client.Client).Approve)},
+	{Name: "reject", Title: "Reject a proposal", Do: page.ActOf((*client.Client).Reject)},
 }
 
-// reject ends a proposal. GET makes 1 call, POST 1, a refused POST 2.
-func reject(ctx context.Context, call page.Call) (page.View, error) {
-	return decide(ctx, call, "incidents/reject", "Reject a proposal", false, call.Admin.Reject)
-}
-
-// decide draws the form of a decision and carries it out. typed: it wants a text to be typed.
-func decide(ctx context.Context, call page.Call, body, title string, typed bool, do func(ctx context.Context, id, reason string) (client.Proposal, error)) (page.View, error) {
-	id := call.PathValue("id")
-	var unread error
-	form := func(problem error) page.View {
-		ctx, cancel := page.Redraw(ctx, call)
-		defer cancel()
-		p, err := call.Admin.Proposal(ctx, id)
-		unread = err
-		return page.View{Title: title, Body: body, Data: proposalOf(call, p, problem)}
-	}
-	v, err := page.Act(call, form, func(ctx context.Context, reason string) (string, error) {
-		if typed {
-			if err := page.Confirmed(call, page.Confirmation(id)); err != nil {
-				return "", err
-			}
+// decide draws the form of an act on a proposal and carries it out. GET makes 1 call, POST 1, a refused POST 2.
+func decide(act page.Act) page.Handler {
+	return func(ctx context.Context, call page.Call) (page.View, error) {
+		id := call.PathValue("id")
+		form := func(ctx context.Context, problem error) (page.View, error) {
+			p, err := call.Admin.Proposal(ctx, id)
+			return page.View{Title: act.Title, Body: "incidents/" + act.Name, Data: proposalOf(call, p), WayOn: wayOn(problem)}, err
 		}
-		_, err := do(ctx, id, reason)
-		return page.Path("proposal", id), err
-	})
-	switch {
-	case err != nil || unread == nil:
-		return v, err
-	case v.Problem != nil: // what became of the act is more than that the proposal was not read after it
-		return v, v.Problem
+		return page.ServeForm(ctx, call, page.Path("proposal", id), form, func(ctx context.Context, reason string) error {
+			if act.Danger {
+				if err := page.Confirmed(call, page.Confirmation(id)); err != nil {
+					return err
+				}
+			}
+			return act.Do(ctx, call, id, reason)
+		})
 	}
-	return v, unread
 }

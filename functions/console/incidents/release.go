@@ -48,7 +48,6 @@ type releaseForm struct {
 	Report    *client.ReleaseReport // of a trial; nil: none was made
 	Unmatched []uint64              // of a trial: nonces that stay without a request
 	Posted    []postedField         // the posted answers: of a trial all, otherwise those of nonces that are not shown
-	WayOn     string                // how to go on after a refusal; "": there was none
 }
 
 // lostNonce is a lost nonce with the operator's answers.
@@ -73,29 +72,32 @@ type candidate struct {
 // pages of lost nonces. A trial makes 1 more. A release makes 1, and after a refusal those of GET.
 func release(ctx context.Context, call page.Call) (page.View, error) {
 	in, wrong := releaseOf(call)
-	form := func(problem error) page.View { return drawRelease(ctx, call, in, problem) }
-	if step := call.PostFormValue("step"); step == "edit" {
-		return form(nil), nil
-	} else if step == "try" {
-		return tryRelease(ctx, call, in, wrong, form)
+	id := call.PathValue("submitter")
+	form := func(ctx context.Context, problem error) (page.View, error) {
+		return drawRelease(ctx, call, in, problem), nil
 	}
-	return page.Act(call, form, func(ctx context.Context, reason string) (string, error) {
+	if step := call.PostFormValue("step"); step == "edit" {
+		return form(ctx, nil)
+	} else if step == "try" {
+		return tryRelease(ctx, call, in, wrong), nil
+	}
+	return page.ServeForm(ctx, call, page.Path("submitter", id)+"/protect", form, func(ctx context.Context, reason string) error {
 		if wrong != nil {
-			return "", wrong
+			return wrong
 		}
 		if in.Mode == resync {
-			if err := page.Confirmed(call, page.Confirmation(call.PathValue("submitter"))); err != nil {
-				return "", err
+			if err := page.Confirmed(call, page.Confirmation(id)); err != nil {
+				return err
 			}
 		}
 		in.Reason = reason
-		_, err := call.Admin.Release(ctx, call.PathValue("submitter"), in)
-		return page.Path("submitter", call.PathValue("submitter")) + "/protect", err
+		_, err := call.Admin.Release(ctx, id, in)
+		return err
 	})
 }
 
 // tryRelease draws what the release would do.
-func tryRelease(ctx context.Context, call page.Call, in client.Release, wrong error, form func(error) page.View) (page.View, error) {
+func tryRelease(ctx context.Context, call page.Call, in client.Release, wrong error) page.View {
 	trial := in
 	if trial.Reason = strings.TrimSpace(call.PostFormValue("reason")); trial.Reason == "" {
 		wrong = page.Refuse("reason", "Write why you release. A trial is logged with its reason, too.")
@@ -106,15 +108,15 @@ func tryRelease(ctx context.Context, call page.Call, in client.Release, wrong er
 		trial.DryRun = true
 		report, err = call.Admin.Release(ctx, call.PathValue("submitter"), trial)
 	}
-	v := form(err)
+	v := drawRelease(ctx, call, in, err)
 	if err != nil {
 		v.Problem, v.Status = err, page.StatusOf(err)
-		return v, nil
+		return v
 	}
 	data := v.Data.(*releaseForm)
 	data.Report, data.Posted = &report, postedOf(call)
 	data.Unmatched = data.unmatched()
-	return v, nil
+	return v
 }
 
 // unmatched are the nonces for which the trial names no request. It covers the nonces that were read again and those
@@ -226,11 +228,10 @@ func answersOf(call page.Call, in *client.Release) error {
 func drawRelease(ctx context.Context, call page.Call, in client.Release, problem error) page.View {
 	ctx, cancel := page.Redraw(ctx, call)
 	defer cancel()
-	f := &releaseForm{Mode: in.Mode, WayOn: wayOn(problem)}
+	f := &releaseForm{Mode: in.Mode}
 	id := call.PathValue("submitter")
-	var err error
 	var lost []client.LostNonce
-	var lostErr error
+	var err, lostErr error
 	var reads sync.WaitGroup
 	reads.Go(func() { f.Submitter, err = call.Admin.Submitter(ctx, id) })
 	if in.Mode == resync {
@@ -250,7 +251,7 @@ func drawRelease(ctx context.Context, call page.Call, in client.Release, problem
 	}
 	f.Nonces = answered(call, lost)
 	f.Posted = f.hidden(call)
-	return page.View{Title: "Release " + nameOf(f.Submitter) + " from PROTECT", Body: "incidents/release", Data: f}
+	return page.View{Title: "Release " + nameOf(f.Submitter) + " from PROTECT", Body: "incidents/release", Data: f, WayOn: wayOn(problem)}
 }
 
 // readLost reads up to lostPages pages of lost nonces, and how far they are final.

@@ -14,7 +14,7 @@ var templates embed.FS
 
 // Section returns the pages. The menu leads to the proposals; pages about submitters lead to their incidents.
 func Section() page.Section {
-	return page.Section{
+	s := page.Section{
 		Templates: templates,
 		Menu:      []page.Link{{Path: "/console/proposals", Name: "Proposals"}},
 		Routes: slices.Concat([]page.Route{
@@ -26,10 +26,12 @@ func Section() page.Section {
 			page.Form("/console/submitters/{submitter}/protect/release", release),
 			page.Form("/console/submitters/{submitter}/foreign/match", matchForeign),
 			page.Form("/console/submitters/{submitter}/foreign/write-off", writeOff),
-			page.Form("/console/proposals/{id}/approve", approve),
-			page.Form("/console/proposals/{id}/reject", reject),
 		),
 	}
+	for _, act := range proposalActs {
+		s.Routes = append(s.Routes, page.Form("/console/proposals/{id}/"+act.Name, decide(act))...)
+	}
+	return s
 }
 
 // patience is how long a page waits for what needs the chain's nodes. The rest of the page is drawn without it.

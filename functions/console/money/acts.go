@@ -2,8 +2,6 @@ package money
 
 import (
 	"context"
-	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,41 +10,32 @@ import (
 	"github.com/fencepost/fencepost/shared/client"
 )
 
-// act is an act on a transfer.
-type act struct {
-	Name    string // the last part of its path
-	Button  string
-	Meaning string // what it does, and what cannot be undone
-	Here    bool   // the transfer's state allows it, as far as the page knows
-	do      func(ctx context.Context, call page.Call, reqID, reason string) error
-}
-
 // acts are all acts on a transfer.
-var acts = []act{
-	{Name: "cancel", Button: "Cancel the transfer", do: cancel,
+var acts = []page.Act{
+	{Name: "cancel", Button: "Cancel the transfer", Do: cancel,
 		Meaning: "Ends a transfer that has not begun. The money stays where it is, and the user reads FAILED/CANCELLED. It cannot be undone; the user can ask again."},
-	{Name: "resolve", Button: "Ask the ledger for its answer", do: resolve,
+	{Name: "resolve", Button: "Ask the ledger for its answer", Do: resolve,
 		Meaning: "The ledger answers what it has stored about the operation. If it has stored nothing, it refuses the operation for ever, and the transfer goes on by that refusal. No operator sets a state."},
-	{Name: "acknowledge", Button: "Silence its alerts", do: acknowledge,
+	{Name: "acknowledge", Button: "Silence its alerts", Do: acknowledge,
 		Meaning: "Silences the alerts MON-001 and MON-002 for this transfer until a time, while its state stays the same. It moves no money."},
-	{Name: "state", Button: "State whether the payout was paid", do: statePayout,
+	{Name: "state", Button: "State whether the payout was paid", Do: statePayout,
 		Meaning: "For a payout whose record cannot tell whether it was paid. A wrong statement can pay twice. It can be withdrawn until it takes effect, and not after that."},
-	{Name: "withdraw", Button: "Withdraw the statement", do: page.ActOf((*client.Client).WithdrawStatement),
+	{Name: "withdraw", Button: "Withdraw the statement", Do: page.ActOf((*client.Client).WithdrawStatement),
 		Meaning: "Takes back the statement in force, unless it has taken effect."},
 }
 
 // actsOn are the acts that the transfer's state allows.
-func actsOn(w client.Why) (here []act) {
+func actsOn(w client.Why) (here []page.Act) {
 	for _, a := range acts {
 		if allows(w, a.Name) {
-			here = append(here, a.on(w))
+			here = append(here, on(w, a))
 		}
 	}
 	return here
 }
 
 // on is the act with its texts for the transfer. To resolve the deposit of a payout cancels its payment.
-func (a act) on(w client.Why) act {
+func on(w client.Why, a page.Act) page.Act {
 	if a.Name == "resolve" && pays(w) {
 		a.Button = "Cancel the payment if it can still be cancelled"
 		a.Meaning = "Cancels the payment of this payout if that is still possible; then it is never sent again, and the user gets the money back. If it has a nonce, the payment or its cancellation ends on the chain, and the payout goes on by that. It cannot be undone."
@@ -66,18 +55,13 @@ func allows(w client.Why, name string) bool {
 	case "cancel":
 		return w.State == client.TransferInit
 	case "resolve":
-		return awaitedOp(w.State) != ""
+		return stages[w.State].awaited != ""
 	case "acknowledge":
-		return awaitedOp(w.State) != "" || w.State == client.TransferSourceDone
+		return stages[w.State].awaited != "" || w.State == client.TransferSourceDone
 	case "state":
 		return w.Payout != nil && w.State == client.TransferTargetPending && standing(w) == nil
 	}
 	return standing(w) != nil
-}
-
-// awaitedOp is the operation whose answer a transfer waits for; "": it waits for none.
-func awaitedOp(s client.TransferState) string {
-	return map[client.TransferState]string{client.TransferSourcePending: "withdraw", client.TransferTargetPending: "deposit", client.TransferCompensating: "refund"}[s]
 }
 
 // standing is the statement about a payout that can be withdrawn; nil: there is none.
@@ -93,35 +77,32 @@ func standing(w client.Why) *client.Statement {
 // transferForm is the form of an act on a transfer.
 type transferForm struct {
 	client.Why
-	Act       act
+	Act       page.Act
 	Op        string // that the transfer waits for
 	Forgotten bool   // the trading core may have forgotten the operation, so that a statement is needed
 	Statement *client.Statement
 	Until     string // the usual end of an acknowledgement
-	WayOn     string
 	Error     string // why the transfer was not read; "": it was
 }
 
 // actOnTransfer draws the form of an act on a transfer and carries it out. GET makes 1 call, POST 1, a refused POST 2.
 func actOnTransfer(ctx context.Context, call page.Call) (page.View, error) {
-	id := call.PathValue("id")
-	i := slices.IndexFunc(acts, func(a act) bool { return a.Name == call.PathValue("act") })
-	if i < 0 {
-		return page.View{}, &client.Problem{Status: http.StatusNotFound, Code: "NOT_FOUND", Title: "No such page", Detail: "There is no such act on a transfer. Open the transfer's page."}
+	act, err := page.ActOfPath(call, acts, "There is no such act on a transfer. Open the transfer's page.")
+	if err != nil {
+		return page.View{}, err
 	}
-	form := func(problem error) page.View {
-		ctx, cancel := page.Redraw(ctx, call)
-		defer cancel()
-		f := &transferForm{WayOn: ways.After(problem), Until: time.Now().UTC().Add(time.Hour).Format(untilForm)}
+	id := call.PathValue("id")
+	form := func(ctx context.Context, problem error) (page.View, error) {
+		f := &transferForm{Until: time.Now().UTC().Add(time.Hour).Format(untilForm)}
 		var err error
 		f.Why, err = call.Admin.WhyTransfer(ctx, id)
-		f.Error, f.Op, f.Statement = page.WhyUnread(err), awaitedOp(f.State), standing(f.Why)
-		f.ReqID, f.Act = id, acts[i].on(f.Why)
+		f.Error, f.Op, f.Statement = page.WhyUnread(err), stages[f.State].awaited, standing(f.Why)
+		f.ReqID, f.Act = id, on(f.Why, act)
 		f.Forgotten = strings.Contains(f.LastEvidence, "BEYOND_HORIZON") || client.CodeOf(problem) == "BEYOND_HORIZON"
-		return page.View{Title: f.Act.Button, Body: "money/act", Data: f}
+		return page.View{Title: f.Act.Button, Body: "money/act", Data: f, WayOn: ways.After(problem)}, nil
 	}
-	return page.Act(call, form, func(ctx context.Context, reason string) (string, error) {
-		return page.Path("transfer", id), acts[i].do(ctx, call, id, reason)
+	return page.ServeForm(ctx, call, page.Path("transfer", id), form, func(ctx context.Context, reason string) error {
+		return act.Do(ctx, call, id, reason)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -44,11 +45,9 @@ var findingKinds = map[string]string{
 func (conservation) Meaning(kind string) string { return findingKinds[kind] }
 
 // What gives the reason in a halt's evidence; "": it has none.
-func (conservation) What(h client.Halt) string { return whatOf(h.Evidence) }
-
-func whatOf(evidence json.RawMessage) string {
+func (conservation) What(h client.Halt) string {
 	var e struct{ What string }
-	_ = json.Unmarshal(evidence, &e) // evidence of another form is shown as it is
+	_ = json.Unmarshal(h.Evidence, &e) // evidence of another form is shown as it is
 	return e.What
 }
 
@@ -64,37 +63,30 @@ func showConservation(ctx context.Context, call page.Call) (page.View, error) {
 
 // moneyForm is the form of an act on conservation.
 type moneyForm struct {
+	conservation
 	ID      string
 	Finding *client.Finding
 	Halt    *client.Halt
 	Earlier int // halts that are older than Halt, as far as they are shown
-	Meaning string
-	What    string
 	Found   int // standing findings
 	Report  *client.CheckReport
-	WayOn   string
 	Error   string // why the evidence was not read; "": it was
 }
 
 // evidence reads the last check and the halts for a form. It makes 1 call.
-func evidence(ctx context.Context, call page.Call, problem error) *moneyForm {
-	ctx, cancel := page.Redraw(ctx, call)
-	defer cancel()
-	f := &moneyForm{ID: call.PathValue("id"), WayOn: ways.After(problem)}
-	c, err := call.Admin.Conservation(ctx)
+func evidence(ctx context.Context, call page.Call) *moneyForm {
+	f := &moneyForm{ID: call.PathValue("id")}
+	var err error
+	f.Conservation, err = call.Admin.Conservation(ctx)
 	f.Error = page.WhyUnread(err)
-	if c.LastCheck != nil {
-		f.Found = c.LastCheck.Standing
-		for i, one := range c.LastCheck.Found {
-			if strconv.FormatInt(one.ID, 10) == f.ID {
-				f.Finding, f.Meaning = &c.LastCheck.Found[i], findingKinds[one.Kind]
-			}
+	if last := f.LastCheck; last != nil {
+		f.Found = last.Standing
+		if i := slices.IndexFunc(last.Found, func(one client.Finding) bool { return strconv.FormatInt(one.ID, 10) == f.ID }); i >= 0 {
+			f.Finding = &last.Found[i]
 		}
 	}
-	for i, one := range c.Halts {
-		if strconv.FormatInt(one.ID, 10) == f.ID {
-			f.Halt, f.What, f.Earlier = &c.Halts[i], whatOf(one.Evidence), len(c.Halts)-i-1
-		}
+	if i := slices.IndexFunc(f.Halts, func(one client.Halt) bool { return strconv.FormatInt(one.ID, 10) == f.ID }); i >= 0 {
+		f.Halt, f.Earlier = &f.Halts[i], len(f.Halts)-i-1
 	}
 	return f
 }
@@ -105,13 +97,13 @@ func actOnNumber(ctx context.Context, call page.Call, title, body string, do fun
 	text := call.PathValue("id")
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return page.View{}, &client.Problem{Status: http.StatusNotFound, Code: "NOT_FOUND", Title: "No such page", Detail: "The address has no number. Open the page Conservation."}
+		return page.View{}, page.NotFound("The address has no number. Open the page Conservation.")
 	}
-	form := func(problem error) page.View {
-		return page.View{Title: title, Body: body, Data: evidence(ctx, call, problem)}
+	form := func(ctx context.Context, problem error) (page.View, error) {
+		return page.View{Title: title, Body: body, Data: evidence(ctx, call), WayOn: ways.After(problem)}, nil
 	}
-	return page.Act(call, form, func(ctx context.Context, reason string) (string, error) {
-		return conservationPath, do(ctx, id, reason)
+	return page.ServeForm(ctx, call, conservationPath, form, func(ctx context.Context, reason string) error {
+		return do(ctx, id, reason)
 	})
 }
 
@@ -150,11 +142,11 @@ func check(ctx context.Context, call page.Call) (page.View, error) {
 	var report client.CheckReport
 	if call.Method == http.MethodPost {
 		report, err = call.Admin.CheckConservation(ctx, strings.TrimSpace(call.PostFormValue("full")) == "true")
-		if v.Problem = err; err != nil {
-			v.Status = page.StatusOf(err)
-		}
+		v.Problem, v.Status, v.WayOn = err, page.StatusOf(err), ways.After(err)
 	}
-	f := evidence(ctx, call, err)
+	ctx, cancel := page.Redraw(ctx, call)
+	defer cancel()
+	f := evidence(ctx, call)
 	if call.Method == http.MethodPost && err == nil {
 		f.Report = &report
 	}

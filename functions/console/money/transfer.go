@@ -18,7 +18,7 @@ type transferPage struct {
 	Tx      *client.FoundTx // the managed transaction of a payout; nil: none, or it was not read
 	TxError string          // why it was not read; "": it was
 	Halts   int             // open halts of new transfers, which keep a transfer in INIT
-	Acts    []act
+	Acts    []page.Act
 }
 
 // book is a ledger's column: what the transfer has done there.
@@ -56,7 +56,7 @@ func booksOf(w client.Why) []book {
 	if was(w, client.TransferCompensating) {
 		from.Lines = append(from.Lines, line{Op: "refund", Sign: "+", Answer: answerTo(w, client.TransferCompensating, "", client.TransferRolledBack), At: since(w, client.TransferRolledBack)})
 	}
-	from.Holds, to.Holds = holds(w.State)
+	from.Holds, to.Holds = stages[w.State].source, stages[w.State].target
 	if from.Account != "FUNDING" && to.Account == "FUNDING" {
 		return []book{to, from}
 	}
@@ -100,21 +100,22 @@ const (
 	perhaps = "the money may be here"
 )
 
-// holds tells for the source and for the target whether they hold the money.
-func holds(s client.TransferState) (source, target string) {
-	switch s {
-	case client.TransferSourcePending:
-		return perhaps, gone
-	case client.TransferSourceDone:
-		return gone, gone
-	case client.TransferTargetPending:
-		return gone, perhaps
-	case client.TransferCommitted:
-		return gone, here
-	case client.TransferCompensating:
-		return perhaps, gone
-	}
-	return here, gone // INIT, FAILED and ROLLED_BACK
+// stage is what a state of a transfer means.
+type stage struct {
+	meaning        string
+	source, target string // whether the ledger holds the money
+	awaited        string // the operation whose answer the transfer waits for; "": it waits for none
+}
+
+var stages = map[client.TransferState]stage{
+	client.TransferInit:          {"accepted, no ledger was called", here, gone, ""},
+	client.TransferSourcePending: {"the withdrawal is asked for", perhaps, gone, "withdraw"},
+	client.TransferSourceDone:    {"withdrawn, in flight", gone, gone, ""},
+	client.TransferTargetPending: {"the deposit is asked for", gone, perhaps, "deposit"},
+	client.TransferCommitted:     {"deposited: the end", gone, here, ""},
+	client.TransferCompensating:  {"the target refused, the refund is asked for", perhaps, gone, "refund"},
+	client.TransferRolledBack:    {"refunded: the end", here, gone, ""},
+	client.TransferFailed:        {"the money never left: the end", here, gone, ""},
 }
 
 // step is a state on the transfer's way.
@@ -126,22 +127,10 @@ type step struct {
 	Reason  string
 }
 
-// meanings are the states in words.
-var meanings = map[client.TransferState]string{
-	client.TransferInit:          "accepted, no ledger was called",
-	client.TransferSourcePending: "the withdrawal is asked for",
-	client.TransferSourceDone:    "withdrawn, in flight",
-	client.TransferTargetPending: "the deposit is asked for",
-	client.TransferCommitted:     "deposited: the end",
-	client.TransferCompensating:  "the target refused, the refund is asked for",
-	client.TransferRolledBack:    "refunded: the end",
-	client.TransferFailed:        "the money never left: the end",
-}
-
 // pathOf is the way taken, followed by the usual way on from the present state.
 func pathOf(w client.Why) (path []step) {
 	for i, t := range w.History {
-		path = append(path, step{State: t.State, Meaning: meanings[t.State], At: &w.History[i].At, Reason: t.Reason, Now: i == len(w.History)-1})
+		path = append(path, step{State: t.State, Meaning: stages[t.State].meaning, At: &w.History[i].At, Reason: t.Reason, Now: i == len(w.History)-1})
 	}
 	on := []client.TransferState{client.TransferInit, client.TransferSourcePending, client.TransferSourceDone, client.TransferTargetPending, client.TransferCommitted}
 	if w.State == client.TransferCompensating {
@@ -149,7 +138,7 @@ func pathOf(w client.Why) (path []step) {
 	}
 	for _, s := range on[slices.Index(on, w.State)+1:] {
 		if !w.State.Final() {
-			path = append(path, step{State: s, Meaning: meanings[s]})
+			path = append(path, step{State: s, Meaning: stages[s].meaning})
 		}
 	}
 	return path

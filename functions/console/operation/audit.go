@@ -25,22 +25,12 @@ var actNames = []string{
 
 // auditPage is the page of the recorded acts.
 type auditPage struct {
-	Who, Act, Subject, Since string
-	Names                    []string
-	Error                    string // a filter is wrong
-	Acts                     []actRow
-	Next                     string // the path of the next page; "": this is the last
-	Export                   string // the path of the export with the same filters
+	Names  []string
+	Error  string // a filter is wrong
+	Acts   []client.Act
+	Next   string // the path of the next page; "": this is the last
+	Export string // the path of the export with the same filters
 }
-
-// actRow is a recorded act, and what of its change was kept.
-type actRow struct {
-	client.Act
-	HasBefore, HasAfter bool
-}
-
-// isKept reports whether a part of an act was kept.
-func isKept(part json.RawMessage) bool { return len(part) > 0 && string(part) != "null" }
 
 // queryOf reads the filters of the address.
 func queryOf(q url.Values) (client.ActQuery, error) {
@@ -48,22 +38,24 @@ func queryOf(q url.Values) (client.ActQuery, error) {
 	return client.ActQuery{Who: strings.TrimSpace(q.Get("who")), Act: strings.TrimSpace(q.Get("act")), Subject: strings.TrimSpace(q.Get("subject")), Since: since}, err
 }
 
-// filters are the filters of an address, without its page.
-func filters(q url.Values) url.Values {
-	kept := url.Values{}
-	for _, name := range []string{"who", "act", "subject", "since"} {
-		if text := q.Get(name); text != "" {
-			kept.Set(name, text)
+// readActs reads one page of the acts. A part of an act that was not kept is empty.
+func readActs(ctx context.Context, admin *client.Client, query client.ActQuery, one *client.Page) ([]client.Act, error) {
+	rows, err := page.ReadRows(admin.ListActs(client.WithPage(ctx, one), query))
+	for i := range rows {
+		for _, part := range []*json.RawMessage{&rows[i].Before, &rows[i].After} {
+			if string(*part) == "null" {
+				*part = nil
+			}
 		}
 	}
-	return kept
+	return rows, err
 }
 
 // listActs lists the recorded acts of operators, the newest first, 100 a page. It makes 1 call.
 func listActs(ctx context.Context, call page.Call) (page.View, error) {
 	q := call.URL.Query()
-	kept := filters(q)
-	p := &auditPage{Who: q.Get("who"), Act: q.Get("act"), Subject: q.Get("subject"), Since: q.Get("since"), Names: actNames, Export: "/console/audit.csv?" + kept.Encode()}
+	filters := map[string]string{"who": q.Get("who"), "act": q.Get("act"), "subject": q.Get("subject"), "since": q.Get("since")}
+	p := &auditPage{Names: actNames, Export: page.FilterPath("/console/audit.csv", filters)}
 	v := page.View{Title: "Audit", Body: "operation/audit", Data: p}
 	query, err := queryOf(q)
 	if err != nil {
@@ -71,17 +63,11 @@ func listActs(ctx context.Context, call page.Call) (page.View, error) {
 		return v, nil
 	}
 	one := client.Page{Token: q.Get("pageToken")}
-	rows, err := page.ReadRows(call.Admin.ListActs(client.WithPage(ctx, &one), query))
-	for _, a := range rows {
-		p.Acts = append(p.Acts, actRow{a, isKept(a.Before), isKept(a.After)})
-	}
+	p.Acts, err = readActs(ctx, call.Admin, query, &one)
 	if client.CodeOf(err) == "INVALID_FIELD" {
 		p.Error, err = page.WhyUnread(err), nil
 	}
-	if one.Next != "" {
-		kept.Set("pageToken", one.Next)
-		p.Next = "/console/audit?" + kept.Encode()
-	}
+	p.Next = page.NextPath("/console/audit", one.Next, filters)
 	return v, err
 }
 
@@ -105,8 +91,8 @@ func exportActs(ctx context.Context, call page.Call) (page.View, error) {
 		return page.View{}, err
 	}
 	query.PageSize = exportRows
-	first := new(client.Page)
-	rows, err := page.ReadRows(call.Admin.ListActs(client.WithPage(ctx, first), query))
+	var first client.Page
+	rows, err := readActs(ctx, call.Admin, query, &first)
 	if err != nil {
 		return page.View{}, err
 	}
@@ -116,41 +102,35 @@ func exportActs(ctx context.Context, call page.Call) (page.View, error) {
 		h.Set("Content-Disposition", `attachment; filename="fencepost-audit-`+time.Now().UTC().Format("20060102T150405Z")+`.csv"`)
 		h.Set("Cache-Control", "no-store")
 		h.Set("X-Content-Type-Options", "nosniff")
-		export(ctx, w, call.Admin, query, actPage{rows, first.Next})
+		export(ctx, w, call.Admin, query, rows, first.Next)
 	}}, nil
 }
 
-// actPage is one page of acts.
-type actPage struct {
-	rows []client.Act
-	next string // the token of the next page; "": there is none
-}
-
-// export writes the page and those after it.
-func export(ctx context.Context, w http.ResponseWriter, admin *client.Client, query client.ActQuery, p actPage) {
+// export writes the page of acts, and those from the token next on; "": there are none.
+func export(ctx context.Context, w http.ResponseWriter, admin *client.Client, query client.ActQuery, rows []client.Act, next string) {
 	out := csv.NewWriter(w)
 	out.UseCRLF = true
 	_ = out.Write(exportColumns) // the browser may have left: Flush and Error say so
 	for n := 1; ; n++ {
-		for _, a := range p.rows {
+		for _, a := range rows {
 			_ = out.Write(cellsOf(a))
 		}
 		out.Flush()
 		_ = http.NewResponseController(w).Flush() // a writer without it sends at the end
 		switch {
-		case out.Error() != nil || p.next == "":
+		case out.Error() != nil || next == "":
 			return
 		case n == exportPages:
 			incomplete(out, fmt.Sprintf("this export has at most %d acts; export the older ones by other filters", exportPages*exportRows))
 			return
 		}
-		one := client.Page{Token: p.next}
+		one := client.Page{Token: next}
 		var err error
-		if p.rows, err = page.ReadRows(admin.ListActs(client.WithPage(ctx, &one), query)); err != nil {
+		if rows, err = readActs(ctx, admin, query, &one); err != nil {
 			incomplete(out, "the API refused or did not answer: "+page.WhyUnread(err)+"; export again")
 			return
 		}
-		p.next = one.Next
+		next = one.Next
 	}
 }
 
@@ -164,20 +144,12 @@ func incomplete(out *csv.Writer, why string) {
 func cellsOf(a client.Act) []string {
 	cells := []string{
 		a.At.UTC().Format(time.RFC3339Nano), a.By, a.Act, a.Subject.Kind, a.Subject.ID, a.Subject.Submitter, orEmpty(a.Reason), orEmpty(a.ApprovedBy), orEmpty(a.ProposalID),
-		kept(a.Before), kept(a.After),
+		string(a.Before), string(a.After),
 	}
 	for i, c := range cells {
 		cells[i] = protect(c)
 	}
 	return cells
-}
-
-// kept is a part of an act that was kept; "": it was not.
-func kept(part json.RawMessage) string {
-	if !isKept(part) {
-		return ""
-	}
-	return string(part)
 }
 
 func orEmpty(text *string) string {

@@ -2,24 +2,18 @@ package operation
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/functions/console/page"
 	"github.com/fencepost/fencepost/shared/client"
 )
-
-// Drills are the exercises that the local environment offers. One runs at a time.
-type Drills interface {
-	// State returns all drills and the last run.
-	State(ctx context.Context) (DrillState, error)
-	// Start starts a drill, which goes on after the call. With solve it makes the operator's calls too. The error
-	// says why it did not start.
-	Start(ctx context.Context, name string, solve bool) error
-	// Stop ends the running drill and its fault. Without one it does nothing.
-	Stop(ctx context.Context) error
-}
 
 // DrillState is what the local environment offers, and the last run.
 type DrillState struct {
@@ -48,14 +42,31 @@ type DrillRun struct {
 const (
 	drillPath = "/console/drill"
 	drillPoll = 2 * time.Second
+
+	controlPatience = 10 * time.Second // for a call of the control address
+	maxControl      = 1 << 20          // bytes of an answer
 )
 
-// drillPages are the pages of the drills.
-type drillPages struct{ drills Drills }
+// Drills are the exercises that an emulator offers at its control address. One runs at a time. Their pages make no call of
+// admin: a drill makes its own.
+type Drills struct {
+	control string
+	http    *http.Client
+}
 
-// show lists the drills and shows what the last run said. It makes no call of admin.
-func (d drillPages) show(ctx context.Context, call page.Call) (page.View, error) {
-	state, err := d.drills.State(ctx)
+// RemoteDrills returns the drills of the emulator whose control address is given, such as http://127.0.0.1:7070, or an
+// address that leads there. It sends no request yet.
+func RemoteDrills(control string) *Drills {
+	return &Drills{strings.TrimSuffix(control, "/"), &http.Client{Timeout: controlPatience}}
+}
+
+// show lists the drills and shows what the last run said.
+func (d *Drills) show(ctx context.Context, _ page.Call) (page.View, error) {
+	var state DrillState
+	text, err := d.call(ctx, http.MethodGet, "/drills")
+	if err == nil {
+		err = json.Unmarshal(text, &state)
+	}
 	v := page.View{Title: "Drill", Body: "operation/drill", Data: state}
 	if state.Run != nil && state.Run.Ended == nil {
 		v.Poll = drillPoll
@@ -63,21 +74,40 @@ func (d drillPages) show(ctx context.Context, call page.Call) (page.View, error)
 	return v, drillError(err)
 }
 
-// start starts a drill. It makes no call of admin: the drill makes its own.
-func (d drillPages) start(ctx context.Context, call page.Call) (page.View, error) {
-	return page.View{SeeOther: drillPath}, drillError(d.drills.Start(ctx, call.PathValue("name"), call.PostFormValue("solve") == "true"))
+// start starts a drill, which goes on after the call. With the field "solve" it makes the operator's calls too.
+func (d *Drills) start(ctx context.Context, call page.Call) (page.View, error) {
+	_, err := d.call(ctx, http.MethodPost, fmt.Sprintf("/drills/%s?solve=%t", url.PathEscape(call.PathValue("name")), call.PostFormValue("solve") == "true"))
+	return page.View{SeeOther: drillPath}, drillError(err)
 }
 
-// stop ends the running drill. It makes no call of admin.
-func (d drillPages) stop(ctx context.Context, _ page.Call) (page.View, error) {
-	return page.View{SeeOther: drillPath}, drillError(d.drills.Stop(ctx))
+// stop ends the running drill and its fault. Without one it does nothing.
+func (d *Drills) stop(ctx context.Context, _ page.Call) (page.View, error) {
+	_, err := d.call(ctx, http.MethodDelete, "/drills")
+	return page.View{SeeOther: drillPath}, drillError(err)
+}
+
+// call returns the answer. The error has the text of a refusal.
+func (d *Drills) call(ctx context.Context, method, path string) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, method, d.control+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := d.http.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("the emulator's control address does not answer; is the emulator still running? %w", err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxControl))
+	if err == nil && resp.StatusCode >= http.StatusMultipleChoices {
+		err = errors.New(strings.TrimSpace(string(text)))
+	}
+	return text, err
 }
 
 // drillError shows the text of an error: the local environment has no secrets.
 func drillError(err error) error {
-	var p *client.Problem
-	if err == nil || errors.As(err, &p) {
-		return err
+	if err == nil {
+		return nil
 	}
 	return &client.Problem{Status: http.StatusConflict, Code: "DRILL", Title: "The drill did not start", Detail: err.Error()}
 }

@@ -1,10 +1,8 @@
 package operation_test
 
 import (
-	"context"
 	"encoding/csv"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -165,60 +163,40 @@ func TestExportSaysThatItIsIncomplete(t *testing.T) {
 	}
 }
 
-// exercises are drills without an emulator.
-type exercises struct {
+// drillControl is a control address: its state, what was called, and the refusal of a start.
+type drillControl struct {
 	state   operation.DrillState
-	started string
-	stopped bool
-	err     error
+	calls   []string
+	refusal string
 }
 
-func (e *exercises) State(context.Context) (operation.DrillState, error) { return e.state, nil }
-func (e *exercises) Stop(context.Context) error                          { e.stopped = true; return e.err }
-func (e *exercises) Start(_ context.Context, name string, solve bool) error {
-	e.started = fmt.Sprint(name, " ", solve)
-	return e.err
+func (d *drillControl) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	d.calls = append(d.calls, r.Method+" "+r.URL.String())
+	if r.Method == http.MethodGet {
+		_ = json.NewEncoder(w).Encode(d.state)
+	} else if r.Method == http.MethodPost && d.refusal != "" {
+		http.Error(w, d.refusal, http.StatusConflict)
+	}
 }
 
-// Only the local environment has the page Drill, and it makes no call of the API.
+// Only the local environment has the page Drill. It reads, starts and stops drills by the control address, shows its refusal,
+// and makes no call of the API.
 func TestDrillsAreStartedInTheLocalEnvironment(t *testing.T) {
 	t.Parallel()
 	w, _ := consoletest.New(t, operation.Section(nil), nil).Get("/console/drill")
 	check.Equal(t, "outside the local environment", w.Code, 404)
-	e := &exercises{state: operation.DrillState{Drills: []operation.Drill{{Name: "reorg", Meaning: "a reorg", Runbook: "docs/runbooks/protect.md"}, {Name: "slow-node", Needs: "it needs several nodes"}}}}
-	c := consoletest.New(t, operation.Section(e), nil)
+	d := &drillControl{state: operation.DrillState{Drills: []operation.Drill{{Name: "reorg", Meaning: "a reorg", Runbook: "docs/runbooks/protect.md"}, {Name: "slow-node", Needs: "it needs several nodes"}}}}
+	s := httptest.NewServer(d)
+	defer s.Close()
+	c := consoletest.New(t, operation.Section(operation.RemoteDrills(s.URL+"/")), nil)
 	c.Shows("/console/drill", 0, "Start reorg", "it needs several nodes", "runbooks/protect.md")
 	c.Does("/console/drill/reorg", url.Values{"solve": {"true"}}, 0, "/console/drill")
-	check.Equal(t, "started", e.started, "reorg true")
-	e.state.Run = &operation.DrillRun{Name: "reorg", Started: time.Now(), Output: attack}
+	d.state.Run = &operation.DrillRun{Name: "reorg", Started: time.Now(), Output: attack}
 	c.Shows("/console/drill", 0, "runs", "&lt;script&gt;", `hx-trigger="every 2s"`, "Stop the drill")
 	c.Does("/console/drill/stop", nil, 0, "/console/drill")
-	check.Equal(t, "stopped", e.stopped, true)
-	e.err = errors.New("another drill is running: end it first")
-	c.Refuses("/console/drill/reorg", nil, 409, 0, "another drill is running")
-}
-
-// Drills are read, started and stopped by the control address. Its refusal is the error.
-func TestRemoteDrills(t *testing.T) {
-	t.Parallel()
-	var calls []string
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		calls = append(calls, r.Method+" "+r.URL.String())
-		if r.Method == http.MethodGet {
-			fmt.Fprint(w, `{"drills":[{"name":"reorg"}],"run":{"name":"reorg","started":"2026-11-27T03:00:00Z"}}`)
-		} else if r.Method == http.MethodPost {
-			http.Error(w, "another drill is running", http.StatusConflict)
-		}
-	}))
-	defer s.Close()
-	d := operation.RemoteDrills(s.URL + "/")
-	state, err := d.State(t.Context())
-	if err != nil || len(state.Drills) != 1 || state.Run == nil || state.Run.Ended != nil {
-		t.Errorf("state: got %+v, %v; want one drill, which runs", state, err)
-	}
-	if err := d.Start(t.Context(), "reorg", true); err == nil || err.Error() != "another drill is running" {
-		t.Errorf("start: got %v, want the refusal", err)
-	}
-	check.OK(t)(d.Stop(t.Context()))
-	check.Equal(t, "calls", strings.Join(calls, ", "), "GET /drills, POST /drills/reorg?solve=true, DELETE /drills")
+	check.Equal(t, "calls", strings.Join(d.calls, ", "), "GET /drills, POST /drills/reorg?solve=true, GET /drills, DELETE /drills")
+	d.refusal = "another drill is running: end it first"
+	c.Refuses("/console/drill/reorg", nil, 409, 0, "<p>another drill is running: end it first</p>")
+	s.Close()
+	c.Refuses("/console/drill/stop", nil, 409, 0, "is the emulator still running?")
 }

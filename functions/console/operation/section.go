@@ -11,7 +11,7 @@ import (
 var templates embed.FS
 
 // Section returns the pages. Outside the local environment drills is nil, and there is no page Drill.
-func Section(drills Drills) page.Section {
+func Section(drills *Drills) page.Section {
 	s := page.Section{
 		Templates: templates,
 		Menu: []page.Link{
@@ -27,12 +27,11 @@ func Section(drills Drills) page.Section {
 	if drills == nil {
 		return s
 	}
-	d := drillPages{drills}
 	s.Menu = append(s.Menu, page.Link{Path: "/console/drill", Name: "Drill"})
 	s.Routes = append(s.Routes,
-		page.Route{Pattern: "GET /console/drill", Handle: d.show},
-		page.Route{Pattern: "POST /console/drill/{name}", Handle: d.start, Acts: true},
-		page.Route{Pattern: "POST /console/drill/stop", Handle: d.stop, Acts: true},
+		page.Route{Pattern: "GET /console/drill", Handle: drills.show},
+		page.Route{Pattern: "POST /console/drill/{name}", Handle: drills.start, Acts: true},
+		page.Route{Pattern: "POST /console/drill/stop", Handle: drills.stop, Acts: true},
 	)
 	return s
 }

@@ -2,7 +2,6 @@ package operation
 
 import (
 	"context"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -22,54 +21,43 @@ func listEndpoints(ctx context.Context, call page.Call) (page.View, error) {
 	return page.View{Title: "Webhook endpoints", Body: "operation/webhooks", Data: all, Poll: endpointPoll}, err
 }
 
-// endpointAct is an act on an endpoint.
-type endpointAct struct {
-	Name    string // the last part of its path
-	Button  string
-	Meaning string // what it does, and what cannot be undone
-	do      func(ctx context.Context, call page.Call, endpoint, reason string) error
-}
-
-var endpointActs = []endpointAct{
-	{Name: "test", Button: "Send a test event", do: page.ActOf((*client.Client).TestWebhookEndpoint),
+var endpointActs = []page.Act{
+	{Name: "test", Button: "Send a test event", Do: page.ActOf((*client.Client).TestWebhookEndpoint),
 		Meaning: "Sends one signed event of the type EndpointTest now, to a paused endpoint too. No transaction made it. The answer is on the page Webhook endpoints afterwards."},
-	{Name: "pause", Button: "Pause the deliveries", do: page.ActOf((*client.Client).PauseWebhookEndpoint),
+	{Name: "pause", Button: "Pause the deliveries", Do: page.ActOf((*client.Client).PauseWebhookEndpoint),
 		Meaning: "Stops the deliveries and keeps the events, also beyond events.keep, until an operator resumes. A page of 100 events that is being delivered may still arrive."},
-	{Name: "resume", Button: "Resume the deliveries", do: page.ActOf((*client.Client).ResumeWebhookEndpoint),
+	{Name: "resume", Button: "Resume the deliveries", Do: page.ActOf((*client.Client).ResumeWebhookEndpoint),
 		Meaning: "Delivers the events that waited, in the order of each submitter. The receiver must be able to take them."},
-	{Name: "redeliver", Button: "Deliver events again", do: redeliver,
+	{Name: "redeliver", Button: "Deliver events again", Do: redeliver,
 		Meaning: "Delivers the events after a cursor once more. A receiver drops those that it has, by the header webhook-id. One that does not compare it acts twice: this cannot be undone."},
 }
 
 // endpointForm is the form of an act on an endpoint.
 type endpointForm struct {
 	Name     string
-	Act      endpointAct
+	Act      page.Act
 	Endpoint *client.WebhookEndpoint // nil: it was not read, or is unknown
 	Error    string                  // why it was not read; "": it was
-	WayOn    string
 }
 
 // actOnEndpoint draws the form of an act on an endpoint and carries it out. GET makes 1 call, POST 1, a refused POST 2.
 func actOnEndpoint(ctx context.Context, call page.Call) (page.View, error) {
-	name := call.PathValue("endpoint")
-	i := slices.IndexFunc(endpointActs, func(a endpointAct) bool { return a.Name == call.PathValue("act") })
-	if i < 0 {
-		return page.View{}, &client.Problem{Status: http.StatusNotFound, Code: "NOT_FOUND", Title: "No such page", Detail: "There is no such act on an endpoint. Open the page Webhook endpoints."}
+	act, err := page.ActOfPath(call, endpointActs, "There is no such act on an endpoint. Open the page Webhook endpoints.")
+	if err != nil {
+		return page.View{}, err
 	}
-	form := func(problem error) page.View {
-		ctx, cancel := page.Redraw(ctx, call)
-		defer cancel()
-		f := &endpointForm{Name: name, Act: endpointActs[i], WayOn: endpointWays.After(problem)}
+	name := call.PathValue("endpoint")
+	form := func(ctx context.Context, problem error) (page.View, error) {
+		f := &endpointForm{Name: name, Act: act}
 		all, err := call.Admin.WebhookEndpoints(ctx)
 		f.Error = page.WhyUnread(err)
 		if at := slices.IndexFunc(all, func(e client.WebhookEndpoint) bool { return e.Name == name }); at >= 0 {
 			f.Endpoint = &all[at]
 		}
-		return page.View{Title: f.Act.Button, Body: "operation/webhook-act", Data: f}
+		return page.View{Title: act.Button, Body: "operation/webhook-act", Data: f, WayOn: endpointWays.After(problem)}, nil
 	}
-	return page.Act(call, form, func(ctx context.Context, reason string) (string, error) {
-		return endpointsPath, endpointActs[i].do(ctx, call, name, reason)
+	return page.ServeForm(ctx, call, endpointsPath, form, func(ctx context.Context, reason string) error {
+		return act.Do(ctx, call, name, reason)
 	})
 }
 

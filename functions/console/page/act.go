@@ -1,9 +1,11 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,32 +26,63 @@ func Redraw(ctx context.Context, call Call) (context.Context, context.CancelFunc
 	return context.WithTimeout(context.WithoutCancel(ctx), redrawWithin)
 }
 
-// Act answers both methods of an act's path. GET draws the form. POST carries the act out with the field
-// "reason", and leads to the page that do returns. If two operators must agree, it leads to the proposal. A
-// refusal draws the form again: form gets the error to show other evidence, and the template page/act shows
-// it with the entered values.
-func Act(call Call, form func(problem error) View, do func(ctx context.Context, reason string) (seeOther string, err error)) (View, error) {
-	if call.Method != http.MethodPost {
-		return form(nil), nil
-	}
-	to, err := carryOut(call, do)
-	if p := client.ProposedBy(err); p != nil {
-		return View{SeeOther: Path("proposal", p.ProposalID)}, nil
-	}
-	if err != nil {
-		v := form(err)
-		v.Problem, v.Status = err, problemOf(err).Status
-		return v, nil
-	}
-	return View{SeeOther: to}, nil
+// Act is an act of operators on things of one kind.
+type Act struct {
+	Name    string // the last part of its path
+	Button  string
+	Title   string // of its form, before the name of the thing; "": Button
+	Meaning string // what it does, and what cannot be undone
+	Danger  bool   // its form is confirmed by a text
+	Do      func(ctx context.Context, call Call, id, reason string) error
 }
 
-func carryOut(call Call, do func(ctx context.Context, reason string) (string, error)) (string, error) {
+// ActOfPath returns the act whose name is the parameter {act} of the path. otherwise is the text of a page without it.
+func ActOfPath(call Call, acts []Act, otherwise string) (Act, error) {
+	i := slices.IndexFunc(acts, func(a Act) bool { return a.Name == call.PathValue("act") })
+	if i < 0 {
+		return Act{}, NotFound(otherwise)
+	}
+	return acts[i], nil
+}
+
+// NotFound is the error at an address without a page. The detail says where to go.
+func NotFound(detail string) error {
+	return &client.Problem{Status: http.StatusNotFound, Code: "NOT_FOUND", Title: "No such page", Detail: detail}
+}
+
+// Draw draws a form. problem is why its act was refused; nil: it was not.
+type Draw func(ctx context.Context, problem error) (View, error)
+
+// ServeForm answers both methods of an act's path. GET draws the form. POST carries the act out with the field
+// "reason", and leads to the page at to. If two operators must agree, it leads to the proposal. A refusal draws the
+// form again: form gets the error to show other evidence, and the template page/act shows it with the entered values.
+func ServeForm(ctx context.Context, call Call, to string, form Draw, do func(ctx context.Context, reason string) error) (View, error) {
+	var problem error
+	if call.Method == http.MethodPost {
+		problem = carryOut(ctx, call, do)
+		if p := client.ProposedBy(problem); p != nil {
+			return View{SeeOther: Path("proposal", p.ProposalID)}, nil
+		}
+		if problem == nil {
+			return View{SeeOther: to}, nil
+		}
+	}
+	ctx, cancel := Redraw(ctx, call)
+	defer cancel()
+	v, err := form(ctx, problem)
+	if err != nil { // what became of the act is more than that its form cannot be drawn
+		return v, cmp.Or(problem, err)
+	}
+	v.Problem, v.Status = problem, StatusOf(problem)
+	return v, nil
+}
+
+func carryOut(ctx context.Context, call Call, do func(ctx context.Context, reason string) error) error {
 	reason := strings.TrimSpace(call.PostFormValue("reason"))
 	if reason == "" || len(reason) > maxReason {
-		return "", Refuse("reason", fmt.Sprintf("Write why you do this, in at most %d bytes. The reason is kept with your name.", maxReason))
+		return Refuse("reason", fmt.Sprintf("Write why you do this, in at most %d bytes. The reason is kept with your name.", maxReason))
 	}
-	return do(call.Context(), reason)
+	return do(ctx, reason)
 }
 
 // ActOf is an act that needs the id of its subject and a reason alone.

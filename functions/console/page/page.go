@@ -35,6 +35,7 @@ type View struct {
 	Poll     time.Duration // how often the browser reads the page's live parts again; 0: never
 	SeeOther string        // if not "", the answer is 303 with this path as Location, such as after an act
 	Problem  error         // why the form's act was refused, which the template page/act shows; nil: it was not
+	WayOn    string        // how to go on after the refusal, which the template page/way-on shows; "": Problem says enough
 
 	// Write writes the whole answer in place of a page, such as a file to download; nil: a page is drawn.
 	Write func(http.ResponseWriter)

@@ -87,7 +87,9 @@ func TestPlainPageHasNoMenu(t *testing.T) {
 
 func TestActNeedsAReasonAndKeepsTheForm(t *testing.T) {
 	r := newRenderer(t)
-	form := func(error) page.View { return page.View{Title: "Act", Body: "test/act", Data: "eip155:1:0xa"} }
+	form := func(context.Context, error) (page.View, error) {
+		return page.View{Title: "Act", Body: "test/act", Data: "eip155:1:0xa"}, nil
+	}
 	for _, c := range []struct {
 		name   string
 		call   page.Call
@@ -103,7 +105,7 @@ func TestActNeedsAReasonAndKeepsTheForm(t *testing.T) {
 		{"done", callOf("POST", "/console/x", url.Values{"reason": {"r"}}), nil, 303, "/console/done"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v := check.Value(page.Act(c.call, form, func(_ context.Context, reason string) (string, error) { return "/console/done", c.err }))(t)
+			v := check.Value(page.ServeForm(t.Context(), c.call, "/console/done", form, func(context.Context, string) error { return c.err }))(t)
 			w := httptest.NewRecorder()
 			r.Render(w, c.call, v)
 			if got := w.Body.String() + w.Header().Get("Location"); w.Code != c.status || !strings.Contains(got, c.want) {

@@ -3,6 +3,7 @@ package page
 import (
 	"errors"
 	"iter"
+	"maps"
 	"net/url"
 	"time"
 
@@ -34,19 +35,25 @@ func WhyUnread(err error) string {
 	return "the API did not answer in time"
 }
 
-// NextPath is the path of the page of a list that the token begins, with the fields of its filter that are not empty; "" for
-// no token.
-func NextPath(path, token string, fields map[string]string) string {
-	if token == "" {
-		return ""
-	}
-	values := url.Values{"pageToken": {token}}
+// FilterPath is the path of a list with the fields of its filter that are not empty.
+func FilterPath(path string, fields map[string]string) string {
+	values := url.Values{}
 	for name, text := range fields {
 		if text != "" {
 			values.Set(name, text)
 		}
 	}
 	return path + "?" + values.Encode()
+}
+
+// NextPath is [FilterPath] of the list's page that the token begins; "" for no token.
+func NextPath(path, token string, fields map[string]string) string {
+	if token == "" {
+		return ""
+	}
+	fields = maps.Clone(fields)
+	fields["pageToken"] = token
+	return FilterPath(path, fields)
 }
 
 // TimeField is the form of a time in a field for one, in UTC.

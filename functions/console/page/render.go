@@ -77,6 +77,7 @@ type root struct {
 	Title   string
 	Data    any
 	Problem *Problem // why the act of the form was refused; nil: it was not tried
+	WayOn   string   // as in [View]
 
 	Name    string        // of the page, such as overview
 	Menu    []entry       // none for a person who is not signed in
@@ -101,7 +102,7 @@ func (r *Renderer) Render(w http.ResponseWriter, call Call, v View) {
 		v.Write(w)
 		return
 	}
-	d := root{Call: call, Title: v.Title, Data: v.Data, Problem: problemOf(v.Problem), Name: path.Base(v.Body), Menu: r.entries(call.URL.Path), At: r.Now()}
+	d := root{Call: call, Title: v.Title, Data: v.Data, Problem: problemOf(v.Problem), WayOn: v.WayOn, Menu: r.entries(call.URL.Path)}
 	if v.Poll > 0 {
 		d.Poll = fmt.Sprintf("%ds", max(1, int(v.Poll.Seconds())))
 	}
@@ -111,7 +112,7 @@ func (r *Renderer) Render(w http.ResponseWriter, call Call, v View) {
 // RenderError draws an error of a handler: a [client.Problem] with its status and texts, any other as 502.
 func (r *Renderer) RenderError(w http.ResponseWriter, call Call, err error) {
 	p := problemOf(err)
-	r.write(w, p.Status, "page/error", root{Call: call, Title: p.Title, Problem: p, Name: "error", Menu: r.entries(call.URL.Path), At: r.Now()})
+	r.write(w, p.Status, "page/error", root{Call: call, Title: p.Title, Problem: p, Menu: r.entries(call.URL.Path)})
 }
 
 // RenderPlain draws a page without a menu, for a person who is not signed in. After status 401 a poll of a
@@ -120,7 +121,7 @@ func (r *Renderer) RenderPlain(w http.ResponseWriter, status int, title, text st
 	if status == http.StatusUnauthorized {
 		w.Header().Set("HX-Refresh", "true")
 	}
-	r.write(w, status, "page/plain", root{Title: title, Data: text, Name: "plain", At: r.Now()})
+	r.write(w, status, "page/plain", root{Title: title, Data: text})
 }
 
 // entries are the menu's entries for a page.
@@ -135,6 +136,7 @@ func (r *Renderer) entries(current string) []entry {
 
 // write draws the body and the layout around it before it sends anything.
 func (r *Renderer) write(w http.ResponseWriter, status int, body string, d root) {
+	d.Name, d.At = path.Base(body), r.Now()
 	var content, all bytes.Buffer
 	err := r.templates.ExecuteTemplate(&content, body, d)
 	if err == nil {
@@ -154,13 +156,8 @@ func (r *Renderer) write(w http.ResponseWriter, status int, body string, d root)
 
 // Problem is an error as a person reads it.
 type Problem struct {
-	Status   int
-	Title    string
-	Detail   string
-	Code     string // "": none
-	Field    string // "": none
-	Instance string // the request in the service's log; "": none
-	Unknown  bool   // the act may have been carried out
+	client.Problem
+	Unknown bool // the act may have been carried out
 }
 
 // problemOf is err for a person; nil for nil. The text of an error that is no [client.Problem] stays secret.
@@ -168,13 +165,11 @@ func problemOf(err error) *Problem {
 	if err == nil {
 		return nil
 	}
-	unknown := errors.Is(err, client.ErrUnknown)
-	var p *client.Problem
-	if !errors.As(err, &p) {
-		return &Problem{Status: http.StatusBadGateway, Title: "The API gave no answer", Unknown: unknown,
-			Detail: "The function admin did not answer in time, or its answer could not be read. Reload the page; if it stays, look at the log of the function admin."}
+	out := &Problem{client.Problem{Status: http.StatusBadGateway, Title: "The API gave no answer",
+		Detail: "The function admin did not answer in time, or its answer could not be read. Reload the page; if it stays, look at the log of the function admin."}, errors.Is(err, client.ErrUnknown)}
+	if p, ok := errors.AsType[*client.Problem](err); ok {
+		out.Problem = *p
 	}
-	out := &Problem{Status: p.Status, Title: p.Title, Detail: p.Detail, Code: p.Code, Field: p.Field, Instance: p.Instance, Unknown: unknown}
 	if out.Status < 400 || out.Status > 599 {
 		out.Status = http.StatusBadGateway
 	}

@@ -5,7 +5,6 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"path"
 	"strings"
@@ -14,22 +13,16 @@ import (
 //go:embed static
 var staticFiles embed.FS
 
-const staticPath = "/console/static/"
+// mediaTypes are those of the static files.
+var mediaTypes = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".txt": "text/plain; charset=utf-8"}
 
-// staticFile is a file that pages use.
-type staticFile struct {
-	text []byte
-	kind string // its media type
-}
-
-// statics are the files by their paths. A path has a hash of the file's text, so a browser may keep the file for
-// ever. staticPaths are the paths by the files' names.
+// statics serves the files that pages use. staticPaths are their paths by name. A path has a hash of the file's text, so a
+// browser may keep the file for ever.
 var statics, staticPaths = readStatic()
 
-func readStatic() (map[string]staticFile, map[string]string) {
-	files, paths := make(map[string]staticFile), make(map[string]string)
-	kinds := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".txt": "text/plain; charset=utf-8"}
-	entries, err := fs.ReadDir(staticFiles, "static")
+func readStatic() (*http.ServeMux, map[string]string) {
+	files, paths := http.NewServeMux(), make(map[string]string)
+	entries, err := staticFiles.ReadDir("static")
 	if err != nil {
 		panic(err) // embedded
 	}
@@ -40,8 +33,14 @@ func readStatic() (map[string]staticFile, map[string]string) {
 			panic(err) // embedded
 		}
 		hash, ext := sha256.Sum256(text), path.Ext(name)
-		paths[name] = staticPath + strings.TrimSuffix(name, ext) + "." + hex.EncodeToString(hash[:6]) + ext
-		files[paths[name]] = staticFile{text, kinds[ext]}
+		paths[name] = "/console/static/" + strings.TrimSuffix(name, ext) + "." + hex.EncodeToString(hash[:6]) + ext
+		files.HandleFunc(paths[name], func(w http.ResponseWriter, _ *http.Request) {
+			h := w.Header()
+			h.Set("Content-Type", mediaTypes[ext])
+			h.Set("Cache-Control", "public, max-age=31536000, immutable")
+			h.Set("X-Content-Type-Options", "nosniff")
+			_, _ = w.Write(text)
+		})
 	}
 	return files, paths
 }
@@ -55,17 +54,4 @@ func staticName(name string) (string, error) {
 }
 
 // Static serves the styles and scripts below /console/static/, which need no sign-in.
-func Static() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		file, ok := statics[r.URL.Path]
-		if !ok {
-			http.NotFound(w, r)
-			return
-		}
-		h := w.Header()
-		h.Set("Content-Type", file.kind)
-		h.Set("Cache-Control", "public, max-age=31536000, immutable")
-		h.Set("X-Content-Type-Options", "nosniff")
-		_, _ = w.Write(file.text)
-	})
-}
+func Static() http.Handler { return statics }

@@ -39,8 +39,8 @@ func luminance(hex string) float64 {
 func contrast(a, b float64) float64 { return (max(a, b) + 0.05) / (min(a, b) + 0.05) }
 
 func TestPaletteHasContrast(t *testing.T) {
-	css := string(statics[staticPaths["style.css"]].text)
-	light, dark, found := strings.Cut(css, "@media (prefers-color-scheme: dark)")
+	css, _ := staticFiles.ReadFile("static/style.css")
+	light, dark, found := strings.Cut(string(css), "@media (prefers-color-scheme: dark)")
 	if !found {
 		t.Fatal("the style sheet has no dark palette")
 	}

@@ -19,17 +19,20 @@ func (r *Renderer) functions() template.FuncMap {
 		"ago":     func(t any) template.HTML { return ago(r.Now(), t) },
 		"howlong": func(t any) template.HTML { return howLong(r.Now(), t) },
 		"at":      at,
-		"span":    func(d time.Duration) string { return span(d) },
 		"due":     func(t any) template.HTML { return due(r.Now(), t) },
 		"lasts":   lasts,
 		"times":   times,
 		"wei":     ether, "roughly": roughly, "gwei": gwei, "digits": digits,
-		"short": short, "full": full, "link": link, "state": state, "indent": indent, "path": pathOf, "static": staticName, "runbook": runbook,
-		"join": strings.Join, "lower": strings.ToLower, "dict": dict, "meter": meter,
-		"add":    func(a, b int) int { return a + b },
-		"millis": func(n int64) string { return span(time.Duration(n) * time.Millisecond) },
+		"short": short, "full": full, "link": link, "state": state, "indent": indent, "path": Path, "static": staticName, "runbook": runbook,
+		"join": strings.Join, "dict": dict, "meter": meter,
+		"add":     func(a, b int) int { return a + b },
+		"millis":  func(n int64) string { return span(time.Duration(n) * time.Millisecond) },
+		"seconds": func(n int64) string { return fmt.Sprintf("%d.%03d s", n/1000, n%1000) }, // of milliseconds
 	}
 }
+
+// none stands where there is no value.
+const none template.HTML = `<span class="muted">–</span>`
 
 // timeOf is t, a [time.Time] or a pointer to one; false: it is none. Nothing here is as old as 1970: a time until then
 // was never set.
@@ -99,26 +102,20 @@ var instant = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 
 // times is a text of the API with its times as those of the pages.
 func times(text string) template.HTML {
-	var out strings.Builder
-	from := 0
-	for _, found := range instant.FindAllStringIndex(text, -1) {
-		t, err := time.Parse(time.RFC3339, text[found[0]:found[1]])
+	return template.HTML(instant.ReplaceAllStringFunc(template.HTMLEscapeString(text), func(found string) string { // escaping changes no time
+		t, err := time.Parse(time.RFC3339, found)
 		if err != nil {
-			continue
+			return found
 		}
-		out.WriteString(template.HTMLEscapeString(text[from:found[0]]))
-		out.WriteString(string(at(t)))
-		from = found[1]
-	}
-	out.WriteString(template.HTMLEscapeString(text[from:]))
-	return template.HTML(out.String()) // each part is escaped
+		return string(at(t))
+	}))
 }
 
 // at is a time in full, in UTC.
 func at(of any) template.HTML {
 	t, ok := timeOf(of)
 	if !ok {
-		return `<span class="muted">–</span>`
+		return none
 	}
 	return timeElement(t, t.UTC().Format(exact)+" UTC")
 }
@@ -215,7 +212,7 @@ func gwei(wei string) template.HTML { return amount(wei, 9, "gwei") }
 func amount(wei string, places int, unit string) template.HTML {
 	switch {
 	case wei == "":
-		return `<span class="muted">–</span>`
+		return none
 	case !isDigits(wei):
 		return markup("%s", wei)
 	}
@@ -225,7 +222,7 @@ func amount(wei string, places int, unit string) template.HTML {
 // short is a hash, an account or an id as its beginning and end, with the whole text as its title.
 func short(s string) template.HTML {
 	if s == "" {
-		return `<span class="muted">–</span>`
+		return none
 	}
 	return markup(`<span class="id" title="%s">%s</span>`, s, shorten(s))
 }
@@ -234,7 +231,7 @@ func short(s string) template.HTML {
 // attacker can make an account that begins and ends as another one does.
 func full(s string) template.HTML {
 	if s == "" {
-		return `<span class="muted">–</span>`
+		return none
 	}
 	return markup(`<code class="wrap">%s</code>`, s)
 }
@@ -256,36 +253,26 @@ func shorten(s string) string {
 	return prefix + string(runes[:head]) + "…" + string(runes[len(runes)-tail:])
 }
 
-// pathOf is the path of the page about something: a submitter, a tx, a transfer, a proposal or a search.
-func pathOf(kind, id string) (string, error) {
+// Path is the path of the page about something: a submitter, a tx, a transfer, a proposal or a search. An unknown
+// kind is a defect of the caller and panics; in a template it is an error.
+func Path(kind, id string) string {
 	switch kind {
 	case "submitter", "transfer", "proposal":
-		return "/console/" + kind + "s/" + url.PathEscape(id), nil
+		return "/console/" + kind + "s/" + url.PathEscape(id)
 	case "tx":
-		return "/console/tx/" + url.PathEscape(id), nil
+		return "/console/tx/" + url.PathEscape(id)
 	case "search":
-		return "/console/search?q=" + url.QueryEscape(id), nil
+		return "/console/search?q=" + url.QueryEscape(id)
 	}
-	return "", fmt.Errorf("page: no page about a %q", kind)
-}
-
-// Path is the path of the page about something: a submitter, a tx, a transfer, a proposal or a search. An unknown
-// kind is a defect of the caller and panics.
-func Path(kind, id string) string {
-	p, err := pathOf(kind, id)
-	if err != nil {
-		panic(err)
-	}
-	return p
+	panic(fmt.Sprintf("page: no page about a %q", kind))
 }
 
 // link is a link to the page about something, with the shortened id as its text.
-func link(kind, id string) (template.HTML, error) {
+func link(kind, id string) template.HTML {
 	if id == "" {
-		return `<span class="muted">–</span>`, nil
+		return none
 	}
-	to, err := pathOf(kind, id)
-	return markup(`<a class="id" href="%s" title="%s">%s</a>`, to, id, shorten(id)), err
+	return markup(`<a class="id" href="%s" title="%s">%s</a>`, Path(kind, id), id, shorten(id))
 }
 
 // tones are the classes of states, of transactions, submitters, transfers, proposals and the overview.

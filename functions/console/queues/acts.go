@@ -1,6 +1,7 @@
 package queues
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,88 +15,76 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// submitterAct is an act on a submitter, and its form with the submitter's state as evidence.
-type submitterAct struct {
-	submitter
-	Path    string // the last part of the form's path; the template draws the fields of that form
-	Verb    string // on the button
-	Effect  string // what the act does
-	Danger  bool   // it cannot be undone
-	Confirm string // the text to type; "": none
-	do      func(ctx context.Context, call page.Call, id, reason string) error
+var submitterActs = []page.Act{
+	{Name: "suspend", Button: "Suspend", Do: page.ActOf((*client.Client).SuspendSubmitter),
+		Meaning: "It accepts no more intents and gives no more nonces. Transactions that have a nonce go on. Resume ends it."},
+	{Name: "resume", Button: "Resume", Do: page.ActOf((*client.Client).ResumeSubmitter),
+		Meaning: "It accepts intents and gives nonces again. Intents in its queue go on at once."},
+	{Name: "edit", Button: "Edit", Do: edit,
+		Meaning: "The window is how many transactions may be open at once. A narrower window stops new nonces only: open transactions go on."},
+	{Name: "policy", Button: "Set the policy", Title: "Set the policy of", Do: setPolicy,
+		Meaning: "The policy in the form replaces the present one as a whole. A limit that is left out no longer holds. A queued intent that the policy forbids ends without a nonce."},
+	{Name: "callers", Button: "Set the callers", Title: "Set the callers of", Do: setCallers,
+		Meaning: "The callers in the form replace the present ones. A caller that is left out is refused at once, and its queued intents end without a nonce, unless another caller succeeds it."},
+	{Name: "signer", Button: "Change the signer", Title: "Change the signer of", Do: changeSigner,
+		Meaning: "The new signer, which must have the account's key, is used from the next lease session on. The holder of the lease may sign by the old one until then."},
+	{Name: "retire", Button: "Retire", Danger: true, Do: page.ActOf((*client.Client).RetireSubmitter),
+		Meaning: "It takes no intent and signs nothing any more, and the account can never be registered again. It is refused while there is open work."},
 }
 
-var submitterActs = []submitterAct{
-	{Path: "suspend", Verb: "Suspend", do: page.ActOf((*client.Client).SuspendSubmitter),
-		Effect: "It accepts no more intents and gives no more nonces. Transactions that have a nonce go on. Resume ends it."},
-	{Path: "resume", Verb: "Resume", do: page.ActOf((*client.Client).ResumeSubmitter),
-		Effect: "It accepts intents and gives nonces again. Intents in its queue go on at once."},
-	{Path: "edit", Verb: "Edit", do: edit,
-		Effect: "The window is how many transactions may be open at once. A narrower window stops new nonces only: open transactions go on."},
-	{Path: "policy", Verb: "Set the policy", do: setPolicy,
-		Effect: "The policy in the form replaces the present one as a whole. A limit that is left out no longer holds. A queued intent that the policy forbids ends without a nonce."},
-	{Path: "callers", Verb: "Set the callers", do: setCallers,
-		Effect: "The callers in the form replace the present ones. A caller that is left out is refused at once, and its queued intents end without a nonce, unless another caller succeeds it."},
-	{Path: "signer", Verb: "Change the signer", do: changeSigner,
-		Effect: "The new signer, which must have the account's key, is used from the next lease session on. The holder of the lease may sign by the old one until then."},
-	{Path: "retire", Verb: "Retire", Danger: true, do: page.ActOf((*client.Client).RetireSubmitter),
-		Effect: "It takes no intent and signs nothing any more, and the account can never be registered again. It is refused while there is open work."},
+// txActs are the acts on a transaction. Some of the actions of the act decide cannot be undone.
+var txActs = []page.Act{
+	{Name: "decide", Button: "Decide", Title: "Decide about", Do: decide,
+		Meaning: "The next lease session of the submitter carries the action out, unless a version has a receipt by then."},
+	{Name: "cancel", Button: "Cancel", Danger: true, Do: page.ActOf((*client.Client).CancelTxAsOperator),
+		Meaning: "An intent in the queue ends at once. For one with a nonce, a placeholder transaction competes, and the one that is final decides. This cannot be undone, and the requestId can never be used again."},
+	{Name: "proceed", Button: "Let go on", Do: page.ActOf((*client.Client).Proceed),
+		Meaning: "The held intent goes back to its old place in the queue, gets a nonce and is carried out."},
+}
+
+// subject is what an act is about: a submitter or a transaction.
+type subject interface {
+	Heading() string
+	id() string
+	Confirmation() string // the text to type where the act cannot be undone
+}
+
+// form is the form of an act, with the state of its subject as evidence.
+type form[T subject] struct {
+	Act page.Act
+	Of  T
 }
 
 // Title is the form's heading.
-func (form submitterAct) Title() string {
-	switch form.Path {
-	case "policy", "callers", "signer":
-		return form.Verb + " of " + form.Heading()
-	}
-	return form.Verb + " " + form.Heading()
-}
+func (f form[T]) Title() string { return cmp.Or(f.Act.Title, f.Act.Button) + " " + f.Of.Heading() }
 
-// read reads the submitter of the path, and for the form of the policy its use.
-func (form *submitterAct) read(ctx context.Context, call page.Call) error {
-	ctx, cancel := page.Redraw(ctx, call)
-	defer cancel()
-	id := call.PathValue("submitter")
-	var main part[client.Submitter]
-	all := calls{ctx: ctx}
-	ask(&all, &main, func(ctx context.Context) (client.Submitter, error) { return call.Admin.Submitter(ctx, id) })
-	if form.Path == "policy" {
-		ask(&all, &form.Use, func(ctx context.Context) (client.PolicyUse, error) { return call.Admin.PolicyUse(ctx, id, "") })
-	}
-	all.Wait()
-	if main.Err == nil {
-		form.Submitter = main.Value
-	}
-	return main.Err
-}
-
-// handle reads the submitter, draws the form, and does the act at POST. It makes 1 call, 2 for the form of the policy, and
-// 1 for the act. After a refusal of the API it reads again.
-func (form submitterAct) handle(ctx context.Context, call page.Call) (page.View, error) {
-	if err := form.read(ctx, call); err != nil {
-		return page.View{}, err
-	}
-	id := form.Submitter.Submitter
-	if form.Danger {
-		form.Confirm = form.Heading()
-	}
-	return page.Act(call, func(problem error) page.View {
-		if now := form; wasSent(problem) && now.read(ctx, call) == nil {
-			form = now
+// serveAct reads the subject, draws the form, and does the act at POST. It makes the calls of read, and 1 for the act. After
+// a refusal of the API it reads again.
+func serveAct[T subject](act page.Act, kind, body string, read func(context.Context, page.Call) (T, error)) page.Handler {
+	return func(ctx context.Context, call page.Call) (page.View, error) {
+		of, err := read(ctx, call)
+		if err != nil {
+			return page.View{}, err
 		}
-		return page.View{Title: form.Title(), Body: "queues/submitter-act", Data: form}
-	}, func(ctx context.Context, reason string) (string, error) {
-		if form.Danger {
-			if err := page.Confirmed(call, form.Confirm); err != nil {
-				return "", err
+		draw := func(ctx context.Context, problem error) (page.View, error) {
+			if problem != nil && !page.IsRefused(problem) { // it was sent, so that the state may be another
+				if now, err := read(ctx, call); err == nil {
+					of = now
+				}
 			}
+			f := form[T]{act, of}
+			return page.View{Title: f.Title(), Body: body, Data: f}, nil
 		}
-		return page.Path("submitter", id), form.do(ctx, call, id, reason)
-	})
+		return page.ServeForm(ctx, call, page.Path(kind, of.id()), draw, func(ctx context.Context, reason string) error {
+			if act.Danger {
+				if err := page.Confirmed(call, of.Confirmation()); err != nil {
+					return err
+				}
+			}
+			return act.Do(ctx, call, of.id(), reason)
+		})
+	}
 }
-
-// wasSent reports whether the problem is the API's, so that the state may be another than the form has shown.
-func wasSent(problem error) bool { return problem != nil && !page.IsRefused(problem) }
 
 // edit changes the window or the name.
 func edit(ctx context.Context, call page.Call, id, reason string) error {
@@ -129,11 +118,11 @@ func setPolicy(ctx context.Context, call page.Call, id, reason string) error {
 }
 
 // PolicyText is the present policy as the form shows it.
-func (form submitterAct) PolicyText() (string, error) {
-	if form.Policy == nil {
+func (s submitter) PolicyText() (string, error) {
+	if s.Policy == nil {
 		return "{}", nil
 	}
-	text, err := json.MarshalIndent(form.Policy, "", "  ")
+	text, err := json.MarshalIndent(s.Policy, "", "  ")
 	return string(text), err
 }
 
@@ -168,9 +157,6 @@ func setCallers(ctx context.Context, call page.Call, id, reason string) error {
 	}
 	return err
 }
-
-// CallersText has the present callers, one a line.
-func (form submitterAct) CallersText() string { return strings.Join(form.Callers, "\n") }
 
 // successionsOf reads which caller succeeds which.
 func successionsOf(text string) (map[string]string, error) {
@@ -209,70 +195,21 @@ func changeSigner(ctx context.Context, call page.Call, id, reason string) error 
 	return err
 }
 
-// txAct is an act on a transaction, and its form with the transaction's state and past as evidence.
-type txAct struct {
-	transaction
-	Path    string // the last part of the form's path
-	Verb    string
-	Effect  string
-	Options []option // actions to choose from; none: there is one
-	Chosen  string
-	Danger  bool
-	Confirm string // the text to type
-	do      func(ctx context.Context, call page.Call, id, reason string) error
-}
-
 // option is an action of the API's decide.
 type option struct {
 	Value, Name, Effect string
 }
 
-var txActs = []txAct{
-	{Path: "decide", Verb: "Decide about", Options: decideOptions, do: decide,
-		Effect: "The next lease session of the submitter carries the action out, unless a version has a receipt by then."},
-	{Path: "cancel", Verb: "Cancel", Danger: true, do: page.ActOf((*client.Client).CancelTxAsOperator),
-		Effect: "An intent in the queue ends at once. For one with a nonce, a placeholder transaction competes, and the one that is final decides. This cannot be undone, and the requestId can never be used again."},
-	{Path: "proceed", Verb: "Let go on", do: page.ActOf((*client.Client).Proceed),
-		Effect: "The held intent goes back to its old place in the queue, gets a nonce and is carried out."},
-}
-
 const placeholderAction = "placeholder"
 
-var decideOptions = []option{
-	{"rebroadcast", "Send again", "The same bytes go to the nodes again. Nothing is signed."},
-	{"replace", "Replace with higher fees", "A new version with the same nonce and higher fees is signed and sent. At most one of the versions is mined."},
-	{"wait", "Wait", "Records that you looked. Nothing is sent."},
-	{placeholderAction, "Give it up", "A placeholder transaction with the same nonce competes with it. If the placeholder is mined, the call is never carried out. This cannot be undone."},
-}
-
-// read reads the transaction for the form.
-func (form *txAct) read(ctx context.Context, call page.Call) (err error) {
-	ctx, cancel := page.Redraw(ctx, call)
-	defer cancel()
-	form.transaction, err = readTx(ctx, call)
-	form.Chosen, form.Confirm = call.PostFormValue("action"), page.Confirmation(form.TxID)
-	return err
-}
-
-// handle reads the transaction, draws the form, and does the act at POST. It makes 5 calls, and 1 for the act. After a
-// refusal of the API it makes the 5 again.
-func (form txAct) handle(ctx context.Context, call page.Call) (page.View, error) {
-	if err := form.read(ctx, call); err != nil {
-		return page.View{}, err
+// Options are the actions of the act decide.
+func (transaction) Options() []option {
+	return []option{
+		{"rebroadcast", "Send again", "The same bytes go to the nodes again. Nothing is signed."},
+		{"replace", "Replace with higher fees", "A new version with the same nonce and higher fees is signed and sent. At most one of the versions is mined."},
+		{"wait", "Wait", "Records that you looked. Nothing is sent."},
+		{placeholderAction, "Give it up", "A placeholder transaction with the same nonce competes with it. If the placeholder is mined, the call is never carried out. This cannot be undone."},
 	}
-	return page.Act(call, func(problem error) page.View {
-		if now := form; wasSent(problem) && now.read(ctx, call) == nil {
-			form = now
-		}
-		return page.View{Title: form.Verb + " " + form.Heading(), Body: "queues/tx-act", Data: form}
-	}, func(ctx context.Context, reason string) (string, error) {
-		if form.Danger {
-			if err := page.Confirmed(call, form.Confirm); err != nil {
-				return "", err
-			}
-		}
-		return page.Path("tx", form.TxID), form.do(ctx, call, form.TxID, reason)
-	})
 }
 
 // decide requests an action on a transaction with a nonce.

@@ -38,7 +38,7 @@ func showAttention(ctx context.Context, call page.Call) (page.View, error) {
 		return page.View{}, err
 	}
 	a, seen := attention{First: after == "", Next: next}, make(map[string]bool)
-	for _, item := range items.Rows {
+	for _, item := range items {
 		n := needOf(item)
 		if !seen[item.Kind] {
 			n.Anchor, seen[item.Kind] = item.Kind, true

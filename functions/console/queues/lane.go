@@ -2,6 +2,7 @@ package queues
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/fencepost/fencepost/functions/console/page"
@@ -42,16 +43,17 @@ type mark struct {
 // square is one nonce.
 type square struct {
 	client.LaneNonce
-	Class  string
-	Letter string
-	Word   string // the state, for a person
-	Label  string // the nonce, shortened
-	To     string // the page about it; "": none
-	Marks  []string
+	drawing
+	Label string // the nonce, shortened
+	To    string // the page about it; "": none
+	Marks []string
 }
 
 // drawing is how a state is drawn.
-type drawing struct{ class, letter, word string }
+type drawing struct {
+	Class, Letter string
+	Word          string // the state, for a person
+}
 
 // drawings are how the squares are drawn, by state or by state and sub-state.
 var drawings = map[string]drawing{
@@ -77,10 +79,9 @@ var drawings = map[string]drawing{
 var legend = []string{"CONFIRMED", "IN_FLIGHT", "SUBMITTED", "TRACKING", "TRACKING INCLUDED", "FAILED", "FAILED PLACEHOLDER", "STUCK", "PROTECT", "LOST", "GAP", "NEXT"}
 
 // Legend lists the drawings with their meanings.
-func (lane) Legend() (all []square) {
+func (lane) Legend() (all []drawing) {
 	for _, name := range legend {
-		l := drawings[name]
-		all = append(all, square{Class: l.class, Letter: l.letter, Word: l.word})
+		all = append(all, drawings[name])
 	}
 	return all
 }
@@ -130,12 +131,9 @@ func newestOf(rows []client.LaneNonce, more bool) ([]client.LaneNonce, bool) {
 	if len(rows) <= laneSquares {
 		return rows, more
 	}
-	open := len(rows)
-	for i, n := range rows {
-		if n.Kind != "OURS" || !n.State.Final() {
-			open = i
-			break
-		}
+	open := slices.IndexFunc(rows, func(n client.LaneNonce) bool { return n.Kind != "OURS" || !n.State.Final() })
+	if open < 0 {
+		open = len(rows)
 	}
 	begin := min(max(open-laneBefore, 0), len(rows)-laneSquares)
 	end := begin + laneSquares
@@ -183,8 +181,7 @@ func usedOf(c *client.ChainAccount) uint64 {
 }
 
 func squareOf(submitter string, n client.LaneNonce) square {
-	of := drawingOf(n)
-	s := square{LaneNonce: n, Class: of.class, Letter: of.letter, Word: of.word, Label: labelOf(n.Nonce)}
+	s := square{LaneNonce: n, drawing: drawingOf(n), Label: labelOf(n.Nonce)}
 	switch {
 	case n.TxID != "":
 		s.To = page.Path("tx", n.TxID)

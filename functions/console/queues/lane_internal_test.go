@@ -80,17 +80,17 @@ func TestEachStateHasADrawing(t *testing.T) {
 			if s == txmanager.Queued || sub == txmanager.Rejected || sub == txmanager.Cancelled || sub == txmanager.Expired {
 				continue // without a nonce
 			}
-			if l := drawingOf(client.LaneNonce{Kind: "OURS", State: client.TxState(s), SubState: string(sub)}); l.class == "sq-gap" {
+			if l := drawingOf(client.LaneNonce{Kind: "OURS", State: client.TxState(s), SubState: string(sub)}); l.Class == "sq-gap" {
 				t.Errorf("%s %s has no drawing", s, sub)
 			}
 		}
 	}
 	for _, name := range legend {
 		l := drawings[name]
-		if l.letter == "" || letters[l.letter] != "" {
-			t.Errorf("%s: letter %q, also of %q; want one of its own", name, l.letter, letters[l.letter])
+		if l.Letter == "" || letters[l.Letter] != "" {
+			t.Errorf("%s: letter %q, also of %q; want one of its own", name, l.Letter, letters[l.Letter])
 		}
-		letters[l.letter] = name
+		letters[l.Letter] = name
 	}
 }
 

@@ -51,17 +51,14 @@ func showOverview(ctx context.Context, call page.Call) (page.View, error) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	var o overview
-	var main part[client.Overview]
 	all := calls{ctx: ctx}
-	ask(&all, &main, call.Admin.GetOverview)
+	require(&all, &o.Overview, call.Admin.GetOverview)
 	askRows(&all, &o.Items, call.Admin.ListAttention(ctx), maxRows)
 	ask(&all, &o.Conservation, call.Admin.Conservation)
 	ask(&all, &o.Chains, call.Admin.ListChains)
-	all.Wait()
-	if main.Err != nil {
-		return page.View{}, main.Err
+	if err := all.wait(); err != nil {
+		return page.View{}, err
 	}
-	o.Overview = main.Value
 	o.count()
 	slices.SortFunc(o.States, byProgress)
 	o.Blocked = blockedCauses(o.Items.Value.Rows)
@@ -152,16 +149,14 @@ func counted(n int, one, many string) string {
 
 // blockedCauses counts the blocked heads by cause, the most overdue first.
 func blockedCauses(items []client.AttentionItem) []blockedCause {
-	at := make(map[string]int)
 	var out []blockedCause
 	for _, item := range items {
 		if item.Kind != "BLOCKED" {
 			continue
 		}
-		i, ok := at[item.Cause]
-		if !ok {
+		i := slices.IndexFunc(out, func(b blockedCause) bool { return b.Cause == item.Cause })
+		if i < 0 {
 			i = len(out)
-			at[item.Cause] = i
 			out = append(out, blockedCause{Cause: item.Cause, First: item})
 		}
 		b := &out[i]

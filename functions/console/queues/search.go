@@ -44,6 +44,26 @@ var (
 	isNonce   = regexp.MustCompile(`^((?:eip155:[0-9]{1,32}:)?0[xX][0-9a-fA-F]{40})(?:\s*[#/,]\s*|\s+)(?:nonce\s+)?#?([0-9]{1,18})$`)
 )
 
+// meaning is what a text can be taken for.
+type meaning struct {
+	fits  func(text string) bool
+	meant string
+	none  string // the note if nothing is found
+	find  func(f *found, ctx context.Context, call page.Call) error
+}
+
+// meanings are tried in their order. The last one fits each text.
+var meanings = []meaning{
+	{isHash.MatchString, "the hash of a transaction", "No signed version has this hash. A foreign transaction is shown at its submitter's PROTECT incident.", (*found).byHash},
+	{isNonce.MatchString, "a nonce of an account", "No transaction of ours has this nonce.", (*found).byNonce},
+	{isAccount.MatchString, "an account", "No submitter has this account. An account without a chain is looked for on the deployment's first chain.", (*found).byAccount},
+	{isUUID.MatchString, "a txId, a proposal or a requestId", "Nothing has this id.", (*found).byUUID},
+	{isListedState, "a state of transactions", "No transaction is in this state.", (*found).byState},
+	{isULID, "a transfer's req_id or a requestId", "Nothing has this id.", (*found).byULID},
+	{func(string) bool { return true }, "a requestId or a part of a submitter's name",
+		"No request has exactly this id, and none of the first 499 submitters has it in its name.", (*found).byText},
+}
+
 // search finds what the text names, and goes straight to it if it is one thing. It makes up to 3 calls.
 func search(ctx context.Context, call page.Call) (page.View, error) {
 	ctx, stop := context.WithTimeout(ctx, patience)
@@ -61,20 +81,10 @@ func search(ctx context.Context, call page.Call) (page.View, error) {
 		f.Note = "Enter a txId, a transaction's hash, an account, an account and a nonce, a requestId, a transfer's req_id, a part of a submitter's name, or STUCK, PROTECT or FAILED. Or list transactions by submitter, state, caller and time."
 	case isNoText(text):
 		f.Note = "No id has control characters or more than 300 bytes."
-	case isHash.MatchString(text):
-		err = f.byHash(ctx, call)
-	case isNonce.MatchString(text):
-		err = f.byNonce(ctx, call)
-	case isAccount.MatchString(text):
-		err = f.byAccount(ctx, call)
-	case isUUID.MatchString(text):
-		err = f.byUUID(ctx, call)
-	case slices.Contains(listedStates, strings.ToUpper(text)):
-		err = f.byState(ctx, call)
-	case isULID(text):
-		err = f.byULID(ctx, call)
 	default:
-		err = f.byText(ctx, call)
+		m := meanings[slices.IndexFunc(meanings, func(m meaning) bool { return m.fits(text) })]
+		f.Meant, f.Note = m.meant, m.none
+		err = m.find(&f, ctx, call)
 	}
 	if err != nil {
 		return page.View{}, err
@@ -114,8 +124,6 @@ func (f *found) find(ctx context.Context, call page.Call, filter client.TxFilter
 }
 
 func (f *found) byHash(ctx context.Context, call page.Call) error {
-	f.Meant = "the hash of a transaction"
-	f.Note = "No signed version has this hash. A foreign transaction is shown at its submitter's PROTECT incident."
 	return f.find(ctx, call, client.TxFilter{Hash: strings.ToLower(f.Text)})
 }
 
@@ -125,15 +133,11 @@ func (f *found) byNonce(ctx context.Context, call page.Call) error {
 	if err != nil {
 		return err
 	}
-	f.Meant = "a nonce of an account"
-	f.Note = "No transaction of ours has this nonce."
 	f.Lane = lanePath(strings.ToLower(parts[1]), new(max(nonce, laneBefore)-laneBefore), false)
 	return f.find(ctx, call, client.TxFilter{Submitter: parts[1], Nonce: &nonce})
 }
 
 func (f *found) byAccount(ctx context.Context, call page.Call) error {
-	f.Meant = "an account"
-	f.Note = "No submitter has this account. An account without a chain is looked for on the deployment's first chain."
 	one, err := call.Admin.Submitter(ctx, f.Text)
 	if err == nil {
 		f.Submitters = []client.Submitter{one}
@@ -144,24 +148,22 @@ func (f *found) byAccount(ctx context.Context, call page.Call) error {
 // listedStates are the states that the API lists over all submitters.
 var listedStates = []string{"STUCK", "PROTECT", "FAILED"}
 
+// isListedState reports whether the text is one of them, in any letter case.
+func isListedState(text string) bool { return slices.Contains(listedStates, strings.ToUpper(text)) }
+
 func (f *found) byState(ctx context.Context, call page.Call) error {
-	f.Meant = "a state of transactions"
-	f.Note = "No transaction is in this state."
 	f.Filter.State = strings.ToUpper(f.Text)
 	return f.find(ctx, call, client.TxFilter{State: client.TxState(f.Filter.State)})
 }
 
 // byUUID looks for a transaction, a proposal, and requests.
 func (f *found) byUUID(ctx context.Context, call page.Call) error {
-	f.Meant = "a txId, a proposal or a requestId"
-	f.Note = "Nothing has this id."
 	var tx part[client.InspectedTx]
 	var proposal part[client.Proposal]
-	var requestsErr error
 	all := calls{ctx: ctx}
 	ask(&all, &tx, func(ctx context.Context) (client.InspectedTx, error) { return call.Admin.InspectTx(ctx, f.Text) })
 	ask(&all, &proposal, func(ctx context.Context) (client.Proposal, error) { return call.Admin.Proposal(ctx, f.Text) })
-	all.Go(func() { requestsErr = f.find(ctx, call, client.TxFilter{RequestID: f.Text}) })
+	all.Go(func() { all.err = f.find(ctx, call, client.TxFilter{RequestID: f.Text}) })
 	all.Wait()
 	if tx.Err == nil {
 		f.Hits = append(f.Hits, hit{"tx", tx.Value.Transaction.TxID, "the transaction of the request " + tx.Value.Transaction.RequestID})
@@ -169,41 +171,30 @@ func (f *found) byUUID(ctx context.Context, call page.Call) error {
 	if proposal.Err == nil {
 		f.Hits = append(f.Hits, hit{"proposal", proposal.Value.ProposalID, "the proposal: " + proposal.Value.Effect})
 	}
-	for _, err := range []error{tx.Err, proposal.Err, requestsErr} {
-		if none(err) != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(none(tx.Err), none(proposal.Err), all.err)
 }
 
 // byULID looks for a transfer and the requests with its id. A payout is both.
 func (f *found) byULID(ctx context.Context, call page.Call) error {
-	f.Meant = "a transfer's req_id or a requestId"
-	f.Note = "Nothing has this id."
 	var transfer part[client.Why]
-	var requestsErr error
 	all := calls{ctx: ctx}
 	ask(&all, &transfer, func(ctx context.Context) (client.Why, error) {
 		return call.Admin.WhyTransfer(ctx, strings.ToUpper(f.Text))
 	})
-	all.Go(func() { requestsErr = f.find(ctx, call, client.TxFilter{RequestID: f.Text}) })
+	all.Go(func() { all.err = f.find(ctx, call, client.TxFilter{RequestID: f.Text}) })
 	all.Wait()
 	if transfer.Err == nil {
 		f.Hits = append(f.Hits, hit{"transfer", transfer.Value.ReqID, "the transfer: " + transfer.Value.Where})
 	}
-	return cmp.Or(none(transfer.Err), requestsErr)
+	return cmp.Or(none(transfer.Err), all.err)
 }
 
 // byText looks for requests with exactly this id, and for submitters with the text in their names.
 func (f *found) byText(ctx context.Context, call page.Call) error {
-	f.Meant = "a requestId or a part of a submitter's name"
-	f.Note = "No request has exactly this id, and none of the first 499 submitters has it in its name."
 	var named part[list[client.Submitter]]
-	var requestsErr error
 	all := calls{ctx: ctx}
 	askRows(&all, &named, call.Admin.ListSubmitters(ctx, client.SubmitterQuery{}), maxRows)
-	all.Go(func() { requestsErr = f.find(ctx, call, client.TxFilter{RequestID: f.Text}) })
+	all.Go(func() { all.err = f.find(ctx, call, client.TxFilter{RequestID: f.Text}) })
 	all.Wait()
 	text := strings.ToLower(f.Text)
 	for _, s := range named.Value.Rows {
@@ -211,5 +202,5 @@ func (f *found) byText(ctx context.Context, call page.Call) error {
 			f.Submitters = append(f.Submitters, s)
 		}
 	}
-	return cmp.Or(named.Err, requestsErr)
+	return cmp.Or(named.Err, all.err)
 }

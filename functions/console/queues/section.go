@@ -43,10 +43,10 @@ func Section(to Links) page.Section {
 		},
 	}
 	for _, act := range submitterActs {
-		s.Routes = append(s.Routes, page.Form("/console/submitters/{submitter}/"+act.Path, act.handle)...)
+		s.Routes = append(s.Routes, page.Form("/console/submitters/{submitter}/"+act.Name, serveAct(act, "submitter", "queues/submitter-act", readSubmitter))...)
 	}
 	for _, act := range txActs {
-		s.Routes = append(s.Routes, page.Form("/console/tx/{txId}/"+act.Path, act.handle)...)
+		s.Routes = append(s.Routes, page.Form("/console/tx/{txId}/"+act.Name, serveAct(act, "tx", "queues/tx-act", readTx))...)
 	}
 	return s
 }
@@ -81,6 +81,18 @@ func (p part[T]) Missing() bool { return page.StatusOf(p.Err) == http.StatusNotF
 type calls struct {
 	sync.WaitGroup
 	ctx context.Context
+	err error // of [require]
+}
+
+// wait waits for all calls, and returns the error of that without which there is no page.
+func (c *calls) wait() error {
+	c.Wait()
+	return c.err
+}
+
+// require makes the one call without which there is no page.
+func require[T any](all *calls, into *T, call func(context.Context) (T, error)) {
+	all.Go(func() { *into, all.err = call(all.ctx) })
 }
 
 // ask makes one call.
@@ -101,11 +113,10 @@ type list[T any] struct {
 
 // pageOf reads one page of a list: from the token of the query's parameter "after". next is the token of the page after it;
 // "": there is none. The list must use the context.
-func pageOf[T any](ctx context.Context, after string, rows func(context.Context) iter.Seq2[T, error]) (out list[T], next string, err error) {
+func pageOf[T any](ctx context.Context, after string, list func(context.Context) iter.Seq2[T, error]) (rows []T, next string, err error) {
 	one := client.Page{Token: after}
-	out.Rows, err = page.ReadRows(rows(client.WithPage(ctx, &one)))
-	out.More = one.Next != ""
-	return out, one.Next, err
+	rows, err = page.ReadRows(list(client.WithPage(ctx, &one)))
+	return rows, one.Next, err
 }
 
 // maxRows is less than the client fetches at once, so that a list is one call.

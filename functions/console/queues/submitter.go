@@ -3,6 +3,7 @@ package queues
 import (
 	"cmp"
 	"context"
+	"path"
 	"strconv"
 
 	"github.com/fencepost/fencepost/functions/console/page"
@@ -37,25 +38,41 @@ func showSubmitter(ctx context.Context, call page.Call) (page.View, error) {
 		size = laneSquares
 	}
 	var s submitter
-	var main part[client.Submitter]
 	var nonces part[list[client.LaneNonce]]
 	all := calls{ctx: ctx}
-	ask(&all, &main, func(ctx context.Context) (client.Submitter, error) { return call.Admin.Submitter(ctx, id) })
+	require(&all, &s.Submitter, func(ctx context.Context) (client.Submitter, error) { return call.Admin.Submitter(ctx, id) })
 	askRows(&all, &nonces, call.Admin.Lane(ctx, id, from), size)
 	askRows(&all, &s.Queue, call.Admin.ListQueue(ctx, id), rowsOfQueue)
 	askRows(&all, &s.Changes, call.Admin.ListChanges(ctx, id, rowsOfChanges+1), rowsOfChanges)
 	ask(&all, &s.Use, func(ctx context.Context) (client.PolicyUse, error) { return call.Admin.PolicyUse(ctx, id, "") })
-	all.Wait()
-	if main.Err != nil {
-		return page.View{}, main.Err
+	if err := all.wait(); err != nil {
+		return page.View{}, err
 	}
-	s.Submitter = main.Value
-	s.Lane = laneOf(main.Value, nonces, from, query.Get("as") == "table")
+	s.Lane = laneOf(s.Submitter, nonces, from, query.Get("as") == "table")
 	return page.View{Title: s.Heading(), Body: "queues/submitter", Data: s, Poll: poll}, nil
+}
+
+// readSubmitter reads the submitter of the path for the form of an act, and for that of the policy its use. It makes 1 call,
+// or 2.
+func readSubmitter(ctx context.Context, call page.Call) (s submitter, _ error) {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	id := call.PathValue("submitter")
+	all := calls{ctx: ctx}
+	require(&all, &s.Submitter, func(ctx context.Context) (client.Submitter, error) { return call.Admin.Submitter(ctx, id) })
+	if path.Base(call.URL.Path) == "policy" {
+		ask(&all, &s.Use, func(ctx context.Context) (client.PolicyUse, error) { return call.Admin.PolicyUse(ctx, id, "") })
+	}
+	return s, all.wait()
 }
 
 // Heading is the submitter's name, or its account.
 func (s submitter) Heading() string { return cmp.Or(s.Name, s.Submitter.Submitter) }
+
+func (s submitter) id() string { return s.Submitter.Submitter }
+
+// Confirmation is the text to type where an act cannot be undone.
+func (s submitter) Confirmation() string { return s.Heading() }
 
 // ForbiddenCount is how many of the first 500 queued intents policy and callers forbid by now; 0 too if it is not known.
 func (s submitter) ForbiddenCount() int {

@@ -49,20 +49,19 @@ func listSubmitters(ctx context.Context, call page.Call) (page.View, error) {
 	s := submitters{Status: query.Get("status"), Sort: query.Get("sort"), Text: strings.TrimSpace(query.Get("text"))}
 	s.Page, _ = strconv.Atoi(query.Get("page"))
 	s.After = query.Get("after")
-	var found part[list[client.Submitter]]
+	var found []client.Submitter
 	all := calls{ctx: ctx}
-	ask(&all, &found, func(ctx context.Context) (out list[client.Submitter], err error) {
-		out, s.Next, err = pageOf(ctx, s.After, func(ctx context.Context) iter.Seq2[client.Submitter, error] {
+	require(&all, &found, func(ctx context.Context) (rows []client.Submitter, err error) {
+		rows, s.Next, err = pageOf(ctx, s.After, func(ctx context.Context) iter.Seq2[client.Submitter, error] {
 			return call.Admin.ListSubmitters(ctx, s.query())
 		})
-		return out, err
+		return rows, err
 	})
 	askRows(&all, &s.Attention, call.Admin.ListAttention(ctx), maxRows)
-	all.Wait()
-	if found.Err != nil {
-		return page.View{}, found.Err
+	if err := all.wait(); err != nil {
+		return page.View{}, err
 	}
-	s.choose(found.Value)
+	s.choose(found)
 	for i := range s.Rows {
 		ask(&all, &s.Rows[i].Chain, func(ctx context.Context) (*client.ChainAccount, error) {
 			one, err := call.Admin.Submitter(ctx, s.Rows[i].Submitter.Submitter)
@@ -84,13 +83,13 @@ func (s *submitters) query() (q client.SubmitterQuery) {
 }
 
 // choose filters and sorts the submitters, and keeps those of the page.
-func (s *submitters) choose(found list[client.Submitter]) {
+func (s *submitters) choose(found []client.Submitter) {
 	heads := make(map[string]*client.AttentionItem)
 	for _, item := range slices.Backward(s.Attention.Value.Rows) { // the most urgent is the first, and stays
 		heads[item.Subject.Submitter] = &item
 	}
 	var rows []submitterRow
-	for _, one := range found.Rows {
+	for _, one := range found {
 		if s.fits(one) {
 			rows = append(rows, submitterRow{Submitter: one, Head: heads[one.Submitter]})
 		}
@@ -116,17 +115,10 @@ func (s *submitters) compare(a, b submitterRow) int {
 	case "queue":
 		return cmp.Compare(b.Queued, a.Queued)
 	case "name":
-		return cmp.Or(cmp.Compare(nameless(a), nameless(b)), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Submitter.Submitter, b.Submitter.Submitter))
+		const last = "\U0010ffff" // a submitter without a name comes after the others
+		return cmp.Or(cmp.Compare(cmp.Or(a.Name, last), cmp.Or(b.Name, last)), cmp.Compare(a.Submitter.Submitter, b.Submitter.Submitter))
 	}
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.Queued, a.Queued))
-}
-
-// nameless is 1 for a submitter without a name, which comes after the others.
-func nameless(r submitterRow) int {
-	if r.Name == "" {
-		return 1
-	}
-	return 0
 }
 
 // rank is lower for a submitter that needs a person more.

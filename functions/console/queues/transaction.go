@@ -20,19 +20,12 @@ type transaction struct {
 	Payload   *payload
 	Why       part[client.TxWhy]
 	History   part[list[client.TxChange]]
-	Versions  part[list[version]]
+	Versions  part[list[client.TxVersion]]
 	Decisions part[list[client.TxDecision]]
 	Diagram   diagram
 	Reorgs    []client.TxChange // changes by which the chain lost the transaction's block
 	TraceURL  string            // "": no link
 	LogURL    string            // "": no link
-}
-
-// version is a signed version with its fees.
-type version struct {
-	client.TxVersion
-	Fee   fees
-	Mined bool // it has the receipt
 }
 
 // fees are the gas and fees of a version, in wei.
@@ -67,32 +60,31 @@ func readTx(ctx context.Context, call page.Call) (transaction, error) {
 	defer stop()
 	id := call.PathValue("txId")
 	var t transaction
-	var main part[client.InspectedTx]
+	var main client.InspectedTx
 	all := calls{ctx: ctx}
-	ask(&all, &main, func(ctx context.Context) (client.InspectedTx, error) { return call.Admin.InspectTx(ctx, id) })
+	require(&all, &main, func(ctx context.Context) (client.InspectedTx, error) { return call.Admin.InspectTx(ctx, id) })
 	ask(&all, &t.Why, func(ctx context.Context) (client.TxWhy, error) { return call.Admin.WhyTx(ctx, id) })
 	askRows(&all, &t.History, call.Admin.ListTxHistory(ctx, id), maxRows)
-	var versions part[list[client.TxVersion]]
-	askRows(&all, &versions, call.Admin.ListTxVersions(ctx, id), maxRows)
+	askRows(&all, &t.Versions, call.Admin.ListTxVersions(ctx, id), maxRows)
 	askRows(&all, &t.Decisions, call.Admin.ListTxDecisions(ctx, id), maxRows)
-	all.Wait()
-	if main.Err != nil {
-		return t, main.Err
+	if err := all.wait(); err != nil {
+		return t, err
 	}
-	t.Tx, t.Caller, t.TraceID, t.Payload = main.Value.Transaction, main.Value.Caller, main.Value.TraceID, payloadOf(main.Value.Payload)
-	t.Versions = part[list[version]]{Err: versions.Err, Value: list[version]{More: versions.Value.More}}
-	for _, v := range versions.Value.Rows {
-		t.Versions.Value.Rows = append(t.Versions.Value.Rows, versionOf(v, t.Receipt))
-	}
+	t.Tx, t.Caller, t.TraceID, t.Payload = main.Transaction, main.Caller, main.TraceID, payloadOf(main.Payload)
 	t.Diagram = diagramOf(t.History.Value.Rows, t.Tx)
 	t.Reorgs = reorgs(t.History.Value.Rows)
 	return t, nil
 }
 
-func versionOf(v client.TxVersion, r *client.Receipt) version {
-	out := version{TxVersion: v, Mined: r != nil && r.TxHash == v.TxHash}
-	_ = json.Unmarshal(v.Fees, &out.Fee) // archived fees are null
-	return out
+// FeesOf are the fees of a version.
+func (transaction) FeesOf(v client.TxVersion) (f fees) {
+	_ = json.Unmarshal(v.Fees, &f) // archived fees are null
+	return f
+}
+
+// IsMined reports whether the version has the receipt.
+func (t transaction) IsMined(v client.TxVersion) bool {
+	return t.Receipt != nil && t.Receipt.TxHash == v.TxHash
 }
 
 // reorgs are the changes after which the transaction has another block than before, or none.
@@ -114,6 +106,11 @@ func (t transaction) Heading() string {
 	}
 	return "intent " + t.RequestID
 }
+
+func (t transaction) id() string { return t.TxID }
+
+// Confirmation is the text to type where an act cannot be undone.
+func (t transaction) Confirmation() string { return page.Confirmation(t.TxID) }
 
 // Ours is the state as its badge names it.
 func (t transaction) Ours() string {

@@ -17,7 +17,7 @@ func (l local) Person(r *http.Request) (Person, error) {
 	if !fromThisMachine(r) {
 		return Person{}, ErrSignedOut
 	}
-	return l.person(r)
+	return l.issuer.Person(r)
 }
 
 // Routes implements [Way]. The code leaves the browser's address by a redirect.

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -36,73 +36,41 @@ type Options struct {
 // issuer gets tokens from an issuer. It reads the discovery document before the first.
 type issuer struct {
 	Options
-	sessions
-	client *http.Client
-
-	mu        sync.Mutex
-	discovery *discovery // nil: none has begun, or the last one failed
-}
-
-// discovery is one reading of the discovery document, which all sign-ins of its time wait for.
-type discovery struct {
-	ended    chan struct{} // closed when the following are set
-	endpoint oauth2.Endpoint
-	err      error
+	client   *http.Client
+	endpoint func(context.Context) (oauth2.Endpoint, error) // of the discovery document, for all sign-ins
 }
 
 func newIssuer(o Options) *issuer {
-	return &issuer{
-		Options: o, sessions: sessions{o.Sealer, o.Verifier},
-		client: &http.Client{Timeout: issuerTimeout, Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}},
+	i := &issuer{
+		Options: o,
+		client:  &http.Client{Timeout: issuerTimeout, Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}},
 	}
+	i.endpoint = web.Shared(i.readEndpoint, func(err error) time.Duration {
+		if err != nil {
+			return 0
+		}
+		return math.MaxInt64
+	})
+	return i
 }
-
-// Person implements [Way].
-func (i *issuer) Person(r *http.Request) (Person, error) { return i.person(r) }
 
 // config returns the client at the issuer, for the browser's host.
 func (i *issuer) config(ctx context.Context, r *http.Request) (*oauth2.Config, error) {
-	d := i.discover()
-	select {
-	case <-d.ended:
-	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for the discovery document of %s: %w", i.Issuer, ctx.Err())
-	}
-	if d.err != nil {
-		return nil, d.err
+	endpoint, err := i.endpoint(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the discovery document of %s: %w", i.Issuer, err)
 	}
 	return &oauth2.Config{
-		ClientID: i.ClientID, ClientSecret: i.ClientSecret, Endpoint: d.endpoint,
-		RedirectURL: origin(r) + "/console/callback", Scopes: []string{oidc.ScopeOpenID, "email"},
+		ClientID: i.ClientID, ClientSecret: i.ClientSecret, Endpoint: endpoint,
+		RedirectURL: Origin(r.Host) + "/console/callback", Scopes: []string{oidc.ScopeOpenID, "email"},
 	}, nil
 }
 
-// discover returns the discovery that has succeeded or runs. Where there is none, it begins one, which goes on if the
-// browser leaves. After a failed one, the next sign-in begins another.
-func (i *issuer) discover() *discovery {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.discovery != nil {
-		return i.discovery
-	}
-	d := &discovery{ended: make(chan struct{})}
-	i.discovery = d
-	go func() {
-		defer close(d.ended)
-		if d.endpoint, d.err = i.readEndpoint(); d.err != nil {
-			i.mu.Lock()
-			defer i.mu.Unlock()
-			i.discovery = nil
-		}
-	}()
-	return d
-}
-
 // readEndpoint reads the discovery document, within the client's time.
-func (i *issuer) readEndpoint() (oauth2.Endpoint, error) {
-	provider, err := oidc.NewProvider(oidc.ClientContext(context.Background(), i.client), i.Issuer)
+func (i *issuer) readEndpoint(ctx context.Context) (oauth2.Endpoint, error) {
+	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, i.client), i.Issuer)
 	if err != nil {
-		return oauth2.Endpoint{}, fmt.Errorf("read the discovery document of %s: %w", i.Issuer, err)
+		return oauth2.Endpoint{}, err
 	}
 	endpoint := provider.Endpoint()
 	endpoint.AuthStyle = oauth2.AuthStyleInParams

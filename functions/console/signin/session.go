@@ -3,8 +3,6 @@ package signin
 import (
 	"context"
 	"crypto/rand"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -12,8 +10,6 @@ import (
 	"net/url"
 	"strings"
 	"time"
-
-	"github.com/fencepost/fencepost/shared/web"
 )
 
 const (
@@ -23,26 +19,20 @@ const (
 	maxCookieBytes = 4000 // browsers keep 4,096 with the name and the attributes
 )
 
-// sessions keeps the token of a person in a sealed cookie.
-type sessions struct {
-	sealer   *Sealer
-	verifier *web.Verifier
-}
-
 // session is the content of the cookie.
 type session struct {
 	ID    string `json:"id"`
 	Token string `json:"token"`
 }
 
-// person returns who has the request's session.
-func (s sessions) person(r *http.Request) (Person, error) {
+// Person implements [Way].
+func (i *issuer) Person(r *http.Request) (Person, error) {
 	var of session
 	cookie, err := r.Cookie(cookieName(r, sessionCookie))
-	if err != nil || !s.sealer.open(sessionCookie, cookie.Value, &of) {
+	if err != nil || !i.Sealer.open(sessionCookie, cookie.Value, &of) {
 		return Person{}, ErrSignedOut
 	}
-	return verify(r.Context(), s.verifier, of.Token, of.ID)
+	return verify(r.Context(), i.Verifier, of.Token, of.ID)
 }
 
 // errTooLong reports a token that no cookie holds.
@@ -50,61 +40,39 @@ var errTooLong = errors.New("the token is too long for a cookie")
 
 // begin begins a session of the person whom the token names, until the token expires. The nonce is the one
 // that the token must have; "": none. The error is that of [verify], or [errTooLong].
-func (s sessions) begin(ctx context.Context, w http.ResponseWriter, r *http.Request, token, nonce string) error {
-	if _, err := verify(ctx, s.verifier, token, ""); err != nil {
-		return err
-	}
-	claims, err := claimsOf(token)
+func (i *issuer) begin(ctx context.Context, w http.ResponseWriter, r *http.Request, token, nonce string) error {
+	p, err := verify(ctx, i.Verifier, token, "")
 	if err != nil {
 		return err
 	}
-	if nonce != "" && claims.Nonce != nonce {
+	if nonce != "" && p.claims.Nonce != nonce {
 		return errors.Join(ErrSignedOut, errors.New("the token was made for another sign-in"))
 	}
-	sealed, err := s.sealer.seal(sessionCookie, session{ID: rand.Text(), Token: token})
+	sealed, err := i.Sealer.seal(sessionCookie, session{ID: rand.Text(), Token: token})
 	if err != nil {
 		return err
 	}
 	if len(sealed) > maxCookieBytes {
 		return fmt.Errorf("%w: %d bytes, sealed %d", errTooLong, len(token), len(sealed))
 	}
-	setCookie(w, r, sessionCookie, sealed, time.Until(time.Unix(claims.Expiry, 0)))
+	setCookie(w, r, sessionCookie, sealed, time.Until(p.claims.Expiry))
 	return nil
-}
-
-// tokenClaims are claims that package web does not return.
-type tokenClaims struct {
-	Expiry int64  `json:"exp"`
-	Nonce  string `json:"nonce"`
-}
-
-// claimsOf reads the claims of a verified token.
-func claimsOf(token string) (c tokenClaims, err error) {
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return c, errors.New("the token is not in compact form")
-	}
-	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		return c, err
-	}
-	return c, json.Unmarshal(payload, &c)
 }
 
 // setCookie sets a cookie that no script reads and that no other site's form sends.
 func setCookie(w http.ResponseWriter, r *http.Request, name, value string, lasts time.Duration) {
+	age := max(int(lasts/time.Second), 1)
+	if value == "" { // the browser removes it
+		age = -1
+	}
 	http.SetCookie(w, &http.Cookie{
-		Name: cookieName(r, name), Value: value, Path: "/", MaxAge: max(int(lasts/time.Second), 1),
+		Name: cookieName(r, name), Value: value, Path: "/", MaxAge: age,
 		HttpOnly: true, Secure: !isThisMachine(r.Host), SameSite: http.SameSiteLaxMode,
 	})
 }
 
 // dropCookie removes a cookie.
-func dropCookie(w http.ResponseWriter, r *http.Request, name string) {
-	http.SetCookie(w, &http.Cookie{
-		Name: cookieName(r, name), Path: "/", MaxAge: -1, HttpOnly: true, Secure: !isThisMachine(r.Host), SameSite: http.SameSiteLaxMode,
-	})
-}
+func dropCookie(w http.ResponseWriter, r *http.Request, name string) { setCookie(w, r, name, "", 0) }
 
 // cookieName returns the name under which browsers keep a cookie. With the prefix they accept it from this
 // host by TLS alone. At this machine there is no TLS.
@@ -115,11 +83,8 @@ func cookieName(r *http.Request, name string) string {
 	return "__Host-" + name
 }
 
-// origin returns the scheme and host at which the browser reaches the console. The host is one of the setting
-// console.hosts.
-func origin(r *http.Request) string { return Origin(r.Host) }
-
-// Origin returns the origin of a host that serves the console: by TLS, except at this machine.
+// Origin returns the origin of a host that serves the console, one of the setting console.hosts: by TLS, except at this
+// machine.
 func Origin(host string) string {
 	if isThisMachine(host) {
 		return "http://" + host

@@ -22,6 +22,8 @@ type Person struct {
 	Subject   string // the id at the issuer of callers' tokens; "": none
 	Assertion string // the signed token that names the person, for the function admin
 	Session   string // the session or person to which a form's token is bound
+
+	claims web.Identity // of the token
 }
 
 // Way is a way of signing in.
@@ -47,7 +49,7 @@ func verify(ctx context.Context, v *web.Verifier, raw, session string) (Person, 
 	if err != nil {
 		return Person{}, err
 	}
-	p := Person{Subject: id.Subject, Assertion: raw, Session: session}
+	p := Person{Subject: id.Subject, Assertion: raw, Session: session, claims: id}
 	if id.EmailVerified {
 		p.Email = id.Email
 	}

@@ -1,13 +1,18 @@
 package webtest
 
 import (
+	"encoding/json"
 	"fmt"
 	"mime"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/getkin/kin-openapi/openapi3"
 )
 
 // exchange is one request and its answer.
@@ -46,11 +51,11 @@ func (c *Contract) check(e exchange) error {
 		return c.checkUnknown(e)
 	}
 	e.values = values
-	if err := op.checkAnswer(e); err != nil {
+	if err := c.checkAnswer(op, e); err != nil {
 		return fmt.Errorf("%s answered %d: %w\n%s %s", pattern, e.status, err, e.header.Get("Content-Type"), e.body)
 	}
 	if e.status < 300 {
-		if err := op.checkRequest(e); err != nil {
+		if err := c.checkRequest(op, e); err != nil {
 			return fmt.Errorf("%s was accepted with %d, although the document forbids it: %w\n%s\n%s", pattern, e.status, err, e.request.URL, e.asked)
 		}
 		accepted.Store(pattern, true)
@@ -96,30 +101,36 @@ func (c *Contract) checkUnknown(e exchange) error {
 	return fail("want 404 NOT_FOUND or 405 METHOD_NOT_ALLOWED")
 }
 
-func (op *operation) checkAnswer(e exchange) error {
-	a, ok := op.answers[e.status]
-	switch {
-	case !ok:
+func (c *Contract) checkAnswer(op *openapi3.Operation, e exchange) error {
+	described := op.Responses.Value(strconv.Itoa(e.status))
+	if described == nil {
 		return fmt.Errorf("the document does not have this status")
-	case a.free, e.request.Method == http.MethodHead:
+	}
+	content := described.Value.Content
+	if len(content) == 0 && slices.Contains(foreign, e.status) || e.request.Method == http.MethodHead {
 		return nil
 	}
-	for _, h := range a.headers {
-		if err := h.check("header", e.header.Values(h.name)); err != nil {
+	for name, h := range described.Value.Headers {
+		if err := c.checkValues("header "+name, &h.Value.Parameter, e.header.Values(name)); err != nil {
 			return err
 		}
 	}
-	if len(a.content) == 0 {
+	if len(content) == 0 {
 		if len(e.body) > 0 {
 			return fmt.Errorf("got a body, want none")
 		}
 		return nil
 	}
+	return c.checkContent(content, e)
+}
+
+// checkContent checks the body of an answer.
+func (c *Contract) checkContent(content openapi3.Content, e exchange) error {
 	media, _, err := mime.ParseMediaType(e.header.Get("Content-Type"))
-	schema, ok := a.content[media]
-	if err != nil || !ok {
+	if err != nil || content[media] == nil {
 		return fmt.Errorf("Content-Type %q is none that the document has", e.header.Get("Content-Type"))
 	}
+	schema := c.compiled[content[media].Schema]
 	if !strings.HasSuffix(media, "json") {
 		return schema.Validate(string(e.body))
 	}
@@ -127,60 +138,62 @@ func (op *operation) checkAnswer(e exchange) error {
 	if err != nil {
 		return err
 	}
-	if status, ok := members(value)["status"]; ok && media == "application/problem+json" && fmt.Sprint(status) != fmt.Sprint(e.status) {
+	if status, ok := members(value)["status"]; ok && media == problemDoc && fmt.Sprint(status) != fmt.Sprint(e.status) {
 		return fmt.Errorf("the problem's status is %v", status)
 	}
 	return schema.Validate(value)
 }
 
-func (op *operation) checkRequest(e exchange) error {
+func (c *Contract) checkRequest(op *openapi3.Operation, e exchange) error {
 	query, err := url.ParseQuery(e.request.URL.RawQuery)
 	if err != nil {
 		return err
 	}
-	for _, p := range op.parameters {
+	for _, ref := range op.Parameters {
+		p := ref.Value
 		var given []string
-		switch p.in {
+		switch p.In {
 		case "query":
-			given = query[p.name]
-			delete(query, p.name)
+			given = query[p.Name]
+			delete(query, p.Name)
 		case "header":
-			given = e.request.Header.Values(p.name)
+			given = e.request.Header.Values(p.Name)
 		case "path":
-			given = []string{e.values(p.name)}
+			given = []string{e.values(p.Name)}
 		}
-		if err := p.check(p.in+" parameter", given); err != nil {
+		if err := c.checkValues(p.In+" parameter "+p.Name, p, given); err != nil {
 			return err
 		}
 	}
 	for name := range query {
 		return fmt.Errorf("there is no query parameter %q", name)
 	}
-	if op.body == nil {
+	if op.RequestBody == nil {
 		return nil
 	}
 	value, err := parse(e.asked)
 	if err != nil {
 		return err
 	}
-	if op.singly.in != "" {
-		if left, err := op.singly.accepted(value, e.body); err != nil || left == 0 {
+	if singly := members(op.Extensions["x-answered-singly"]); singly != nil {
+		if left, err := dropRefused(value, e.body, fmt.Sprint(singly["in"]), fmt.Sprint(singly["by"])); err != nil || left == 0 {
 			return err
 		}
 	}
-	return op.body.Validate(value)
+	return c.compiled[op.RequestBody.Value.Content[jsonBody].Schema].Validate(value)
 }
 
-// accepted drops the elements of the request that were refused, and returns how many are left.
-func (s singly) accepted(request any, answer []byte) (left int, err error) {
+// dropRefused drops the elements of the request's list in that were refused, and returns how many are left. By the extension
+// x-answered-singly each of them is answered by an element of the answer's list by, which has its status.
+func dropRefused(request any, answer []byte, in, by string) (left int, err error) {
 	answered, err := parse(answer)
 	if err != nil {
 		return 0, err
 	}
-	asked, _ := members(request)[s.in].([]any)
-	results, _ := members(answered)[s.by].([]any)
+	asked, _ := members(request)[in].([]any)
+	results, _ := members(answered)[by].([]any)
 	if len(asked) != len(results) {
-		return 0, fmt.Errorf("%s: got %d results of %d elements", s.by, len(results), len(asked))
+		return 0, fmt.Errorf("%s: got %d results of %d elements", by, len(results), len(asked))
 	}
 	var kept []any
 	for i, one := range asked {
@@ -188,26 +201,29 @@ func (s singly) accepted(request any, answer []byte) (left int, err error) {
 			kept = append(kept, one)
 		}
 	}
-	members(request)[s.in] = kept
+	members(request)[in] = kept
 	return len(kept), nil
 }
 
-// check checks the values of a parameter or header.
-func (p parameter) check(kind string, given []string) error {
+// checkValues checks the values of a parameter or header. A number's text is a JSON number.
+func (c *Contract) checkValues(name string, p *openapi3.Parameter, given []string) error {
 	switch {
 	case len(given) > 1:
-		return fmt.Errorf("%s %s occurs %d times", kind, p.name, len(given))
+		return fmt.Errorf("%s occurs %d times", name, len(given))
 	case len(given) == 0:
-		if p.required {
-			return fmt.Errorf("%s %s is missing", kind, p.name)
+		if p.Required {
+			return fmt.Errorf("%s is missing", name)
 		}
 		return nil
+	case given[0] == "" && p.In == "query":
+		return fmt.Errorf("%s is empty", name)
 	}
-	if given[0] == "" && p.in == "query" {
-		return fmt.Errorf("%s %s is empty", kind, p.name)
+	var value any = given[0]
+	if kind := p.Schema.Value.Type; kind.Is("integer") || kind.Is("number") {
+		value = json.Number(given[0])
 	}
-	if err := p.schema.Validate(p.valueOf(given[0])); err != nil {
-		return fmt.Errorf("%s %s: %w", kind, p.name, err)
+	if err := c.compiled[p.Schema].Validate(value); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ package webtest
 import (
 	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -21,43 +21,25 @@ import (
 
 // Contract is an API's description, ready for comparison with requests and answers. It can be shared.
 type Contract struct {
-	document   any
-	mux        *http.ServeMux
-	operations map[string]*operation // by pattern, such as "GET /api/v1/tx/{txId}"
-	problem    *jsonschema.Schema
+	api        *openapi3.T
+	document   any                         // api as JSON
+	pointers   map[*openapi3.Schema]string // to the schemas of document
 	compiler   *jsonschema.Compiler
-}
-
-// operation is one method of one path.
-type operation struct {
-	parameters []parameter
-	body       *jsonschema.Schema // nil: none is described
-	singly     singly
-	answers    map[int]answer
-}
-
-// singly is the extension x-answered-singly: each element of a list of the request is answered by the element
-// of a list of the answer, which has its status. The zero value: it is not given.
-type singly struct{ in, by string }
-
-type parameter struct {
-	name, in string
-	required bool
-	number   bool // it represents a JSON number
-	schema   *jsonschema.Schema
-}
-
-// answer describes the content of a status.
-type answer struct {
-	free    bool // without a description, and not made by the API
-	content map[string]*jsonschema.Schema
-	headers []parameter
+	compiled   map[*openapi3.SchemaRef]*jsonschema.Schema // of parameters, bodies and headers
+	problem    *jsonschema.Schema
+	mux        *http.ServeMux
+	operations map[string]*openapi3.Operation // by pattern, such as "GET /api/v1/tx/{txId}"
 }
 
 // foreign lists the statuses of servers between the API and the caller.
 var foreign = []int{http.StatusBadGateway, http.StatusGatewayTimeout}
 
-const resource = "https://fencepost.example/openapi.json"
+const (
+	resource   = "https://fencepost.example/openapi.json"
+	schemas    = "/components/schemas/"
+	jsonBody   = "application/json"
+	problemDoc = "application/problem+json"
+)
 
 // Load reads an OpenAPI 3.1 document. The error describes its mistake: its form, an example that its
 // own schema refuses, a dangling reference.
@@ -65,168 +47,107 @@ const resource = "https://fencepost.example/openapi.json"
 // An object in an answer must not have a member that the document does not name, although the document
 // allows clients to meet one. A missing member is a defect of the document.
 func Load(text []byte) (*Contract, error) {
-	parsed, err := openapi3.NewLoader().LoadFromData(text)
+	api, err := openapi3.NewLoader().LoadFromData(text)
 	if err != nil {
 		return nil, fmt.Errorf("read the API's description: %w", err)
 	}
-	if err := parsed.Validate(context.Background(), openapi3.EnableExamplesValidation()); err != nil {
+	if err := api.Validate(context.Background(), openapi3.EnableExamplesValidation()); err != nil {
 		return nil, fmt.Errorf("the API's description: %w", err)
 	}
-	plain, err := parsed.MarshalJSON()
+	c := &Contract{
+		api: api, pointers: map[*openapi3.Schema]string{}, compiler: jsonschema.NewCompiler(), compiled: map[*openapi3.SchemaRef]*jsonschema.Schema{},
+		mux: http.NewServeMux(), operations: map[string]*openapi3.Operation{},
+	}
+	_ = api.WalkSchemas(func(pointer string, s *openapi3.SchemaRef) error {
+		c.pointers[s.Value] = pointer
+		if strings.HasPrefix(pointer, schemas) {
+			closeObject(s.Value)
+		}
+		return nil
+	})
+	plain, err := api.MarshalJSON()
 	if err != nil {
 		return nil, fmt.Errorf("write the API's description as JSON: %w", err)
 	}
-	c := &Contract{mux: http.NewServeMux(), operations: map[string]*operation{}}
-	if c.document, err = jsonschema.UnmarshalJSON(bytes.NewReader(plain)); err != nil {
+	if c.document, err = parse(plain); err != nil {
 		return nil, fmt.Errorf("read the API's description: %w", err)
 	}
-	schemas, _ := c.at("/components/schemas")
-	closeObjects(schemas)
 	return c, c.compile()
 }
 
-// closeObjects allows objects only the described members.
-func closeObjects(schema any) {
-	switch s := schema.(type) {
-	case map[string]any:
-		_, open := s["additionalProperties"]
-		_, described := s["properties"]
-		if s["type"] == "object" && described && !open {
-			s["additionalProperties"] = false
-		}
-		for _, inner := range s {
-			closeObjects(inner)
-		}
-	case []any:
-		for _, inner := range s {
-			closeObjects(inner)
-		}
+// closeObject allows an object only the described members.
+func closeObject(s *openapi3.Schema) {
+	others := &s.AdditionalProperties
+	if s.Type.Is("object") && s.Properties != nil && others.Has == nil && others.Schema == nil {
+		others.Has = new(false)
 	}
 }
 
 // compile compiles everything that is described.
 func (c *Contract) compile() (err error) {
-	compiler := jsonschema.NewCompiler()
-	c.compiler = compiler
-	compiler.DefaultDraft(jsonschema.Draft2020)
-	compiler.AssertFormat()
-	if err := compiler.AddResource(resource, c.document); err != nil {
+	c.compiler.DefaultDraft(jsonschema.Draft2020)
+	c.compiler.AssertFormat()
+	if err := c.compiler.AddResource(resource, c.document); err != nil {
 		return err
 	}
-	if c.problem, err = compiler.Compile(resource + "#/components/schemas/Problem"); err != nil {
+	if c.problem, err = c.schemaAt(schemas + "Problem"); err != nil {
 		return fmt.Errorf("schema of problems: %w", err)
 	}
-	paths, _ := c.at("/paths")
-	for path, item := range members(paths) {
-		for method := range members(item) {
-			pattern, pointer := strings.ToUpper(method)+" "+path, "/paths/"+escape(path)+"/"+method
-			if c.operations[pattern], err = c.operation(compiler, pointer); err != nil {
+	for path, item := range c.api.Paths.Map() {
+		for method, op := range item.Operations() {
+			pattern := method + " " + path
+			if err := c.compileOperation(op); err != nil {
 				return fmt.Errorf("%s: %w", pattern, err)
 			}
+			c.operations[pattern] = op
 			c.mux.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {})
 		}
 	}
 	return nil
 }
 
-func (c *Contract) operation(compiler *jsonschema.Compiler, pointer string) (*operation, error) {
-	op := &operation{answers: map[int]answer{}}
-	parameters, _ := c.at(pointer + "/parameters")
-	list, _ := parameters.([]any)
-	for i := range list {
-		value, at := c.at(pointer + "/parameters/" + strconv.Itoa(i))
-		p, err := c.parameter(compiler, fmt.Sprint(members(value)["name"]), at)
-		if err != nil {
-			return nil, err
-		}
-		op.parameters = append(op.parameters, p)
+// compileOperation compiles the schemas of an operation's requests and answers.
+func (c *Contract) compileOperation(op *openapi3.Operation) (err error) {
+	var all []*openapi3.SchemaRef
+	for _, p := range op.Parameters {
+		all = append(all, p.Value.Schema)
 	}
-	var err error
-	if body, at := c.at(pointer + "/requestBody"); body != nil {
-		if op.body, err = c.schema(compiler, at+"/content/application~1json/schema"); err != nil {
-			return nil, err
-		}
+	if op.RequestBody != nil {
+		all = append(all, op.RequestBody.Value.Content[jsonBody].Schema)
 	}
-	if extension, _ := c.at(pointer + "/x-answered-singly"); extension != nil {
-		op.singly = singly{in: fmt.Sprint(members(extension)["in"]), by: fmt.Sprint(members(extension)["by"])}
-	}
-	responses, _ := c.at(pointer + "/responses")
-	for text := range members(responses) {
-		status, err := strconv.Atoi(text)
-		if err != nil {
-			return nil, fmt.Errorf("response %q: want each status by its number", text)
+	for status, response := range op.Responses.Map() {
+		if _, err := strconv.Atoi(status); err != nil {
+			return fmt.Errorf("response %q: want each status by its number", status)
 		}
-		if op.answers[status], err = c.answer(compiler, status, pointer+"/responses/"+text); err != nil {
-			return nil, err
+		for _, content := range response.Value.Content {
+			all = append(all, content.Schema)
+		}
+		for _, header := range response.Value.Headers {
+			all = append(all, header.Value.Schema)
 		}
 	}
-	return op, nil
+	for _, s := range all {
+		if c.compiled[s], err = c.schema(s); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (c *Contract) parameter(compiler *jsonschema.Compiler, name, pointer string) (p parameter, err error) {
-	value, at := c.at(pointer)
-	schema, _ := c.at(at + "/schema")
-	kind := members(schema)["type"]
-	p = parameter{name: name, in: fmt.Sprint(members(value)["in"]), required: members(value)["required"] == true, number: kind == "integer" || kind == "number"}
-	p.schema, err = c.schema(compiler, at+"/schema")
-	return p, err
+// schema compiles a schema of the document.
+func (c *Contract) schema(s *openapi3.SchemaRef) (*jsonschema.Schema, error) {
+	if s == nil {
+		return nil, errors.New("there is no schema")
+	}
+	if s.Ref != "" {
+		return c.schemaAt(strings.TrimPrefix(s.Ref, "#"))
+	}
+	return c.schemaAt(c.pointers[s.Value])
 }
 
-func (c *Contract) answer(compiler *jsonschema.Compiler, status int, pointer string) (a answer, err error) {
-	value, at := c.at(pointer)
-	content := members(members(value)["content"])
-	a = answer{free: len(content) == 0 && slices.Contains(foreign, status), content: map[string]*jsonschema.Schema{}}
-	for media := range content {
-		if a.content[media], err = c.schema(compiler, at+"/content/"+escape(media)+"/schema"); err != nil {
-			return a, err
-		}
-	}
-	for name := range members(members(value)["headers"]) {
-		p, err := c.parameter(compiler, name, at+"/headers/"+escape(name))
-		if err != nil {
-			return a, err
-		}
-		a.headers = append(a.headers, p)
-	}
-	return a, nil
-}
-
-// schema compiles the schema at the pointer.
-func (c *Contract) schema(compiler *jsonschema.Compiler, pointer string) (*jsonschema.Schema, error) {
-	value, at := c.at(pointer)
-	if value == nil {
-		return nil, fmt.Errorf("%s: there is no schema", pointer)
-	}
-	parts := strings.Split(at, "/")
-	for i, part := range parts {
-		parts[i] = url.PathEscape(part)
-	}
-	return compiler.Compile(resource + "#" + strings.Join(parts, "/"))
-}
-
-// at returns the value at a JSON pointer and its real location, following references; nil: there is
-// none.
-func (c *Contract) at(pointer string) (value any, at string) {
-	value = c.document
-	for part := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
-		at += "/" + part
-		switch v := value.(type) {
-		case map[string]any:
-			value = v[strings.NewReplacer("~1", "/", "~0", "~").Replace(part)]
-		case []any:
-			i, err := strconv.Atoi(part)
-			if err != nil || i >= len(v) {
-				return nil, at
-			}
-			value = v[i]
-		default:
-			return nil, at
-		}
-		if ref, ok := members(value)["$ref"].(string); ok {
-			value, at = c.at(strings.TrimPrefix(ref, "#"))
-		}
-	}
-	return value, at
+// schemaAt compiles the schema at the JSON pointer.
+func (c *Contract) schemaAt(pointer string) (*jsonschema.Schema, error) {
+	return c.compiler.Compile(resource + (&url.URL{Fragment: pointer}).String())
 }
 
 func escape(part string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(part) }
@@ -244,18 +165,15 @@ func (c *Contract) Operations() []string { return slices.Sorted(maps.Keys(c.oper
 // in order.
 func (c *Contract) Statuses() map[string][]int {
 	found := map[string][]int{}
-	paths, _ := c.at("/paths")
-	for path, item := range members(paths) {
-		for method := range members(item) {
-			pointer := "/paths/" + escape(path) + "/" + method + "/responses"
-			responses, _ := c.at(pointer)
-			for text := range members(responses) {
-				_, at := c.at(pointer + "/" + text)
-				schema, _ := c.at(at + "/content/application~1problem+json/schema")
-				status, _ := strconv.Atoi(text)
-				for code := range c.codesIn(schema) {
-					found[code] = append(found[code], status)
-				}
+	for _, op := range c.operations {
+		for text, response := range op.Responses.Map() {
+			content, ok := response.Value.Content[problemDoc]
+			if !ok {
+				continue
+			}
+			status, _ := strconv.Atoi(text)
+			for code := range codesIn(content.Schema.WalkSubtree) {
+				found[code] = append(found[code], status)
 			}
 		}
 	}
@@ -267,51 +185,25 @@ func (c *Contract) Statuses() map[string][]int {
 }
 
 // Codes returns all values that the document allows for a member "code", in order.
-func (c *Contract) Codes() []string { return slices.Sorted(maps.Keys(c.codesIn(c.document))) }
+func (c *Contract) Codes() []string { return slices.Sorted(maps.Keys(codesIn(c.api.WalkSchemas))) }
 
-// codesIn returns the values that a part of the document lists for members "code".
-func (c *Contract) codesIn(part any) map[string]bool {
+// codesIn returns the values that schemas list for members "code". walk visits the schemas.
+func codesIn(walk func(openapi3.WalkSchemasFunc) error) map[string]bool {
 	found := map[string]bool{}
-	var walk func(any)
-	walk = func(value any) {
-		if list, ok := value.([]any); ok {
-			for _, inner := range list {
-				walk(inner)
+	_ = walk(func(_ string, s *openapi3.SchemaRef) error {
+		code, ok := s.Value.Properties["code"]
+		if !ok {
+			return nil
+		}
+		for _, one := range append(slices.Clone(code.Value.Enum), code.Value.Const) {
+			if text, ok := one.(string); ok {
+				found[text] = true
 			}
 		}
-		for name, inner := range members(value) {
-			if name == "code" {
-				c.enumerated(inner, found)
-			}
-			walk(inner)
-		}
-	}
-	walk(part)
+		return nil
+	})
 	return found
-}
-
-// enumerated adds the texts that a schema lists.
-func (c *Contract) enumerated(schema any, into map[string]bool) {
-	s := members(schema)
-	if ref, ok := s["$ref"].(string); ok {
-		value, _ := c.at(strings.TrimPrefix(ref, "#"))
-		s = members(value)
-	}
-	list, _ := s["enum"].([]any)
-	for _, one := range append(slices.Clone(list), s["const"]) {
-		if text, ok := one.(string); ok {
-			into[text] = true
-		}
-	}
 }
 
 // parse reads a JSON value and keeps the notation of numbers.
 func parse(text []byte) (any, error) { return jsonschema.UnmarshalJSON(bytes.NewReader(text)) }
-
-// valueOf returns the JSON value of a parameter's text.
-func (p parameter) valueOf(text string) any {
-	if p.number {
-		return json.Number(text)
-	}
-	return text
-}

@@ -12,7 +12,7 @@ func (c *Contract) CheckExamples() (n int, err error) {
 	var errs []error
 	c.EachExample(func(value any, schema string) {
 		n++
-		compiled, err := c.schema(c.compiler, schema)
+		compiled, err := c.schemaAt(schema)
 		if err == nil {
 			err = compiled.Validate(value)
 		}

@@ -18,7 +18,10 @@ func (c *Contract) Handler(next http.Handler, broken func(error)) http.Handler {
 		served := r
 		if r.Body != nil && r.Body != http.NoBody {
 			served = r.WithContext(r.Context())
-			served.Body = both{io.TeeReader(r.Body, &asked), r.Body}
+			served.Body = struct {
+				io.Reader
+				io.Closer
+			}{io.TeeReader(r.Body, &asked), r.Body}
 		}
 		next.ServeHTTP(report, served)
 		report.begin(http.StatusOK)
@@ -27,11 +30,6 @@ func (c *Contract) Handler(next http.Handler, broken func(error)) http.Handler {
 			broken(err)
 		}
 	})
-}
-
-type both struct {
-	io.Reader
-	io.Closer
 }
 
 // recorder copies the answer while it is sent.

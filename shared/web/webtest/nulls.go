@@ -1,9 +1,9 @@
 package webtest
 
 import (
-	"fmt"
 	"slices"
-	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
 )
 
 // Null is a request's body that has nothing but one null, where the document allows it.
@@ -14,42 +14,39 @@ type Null struct {
 
 // Nulls returns a body for each null that the document allows in a request.
 func (c *Contract) Nulls() (all []Null) {
-	for _, pattern := range c.Operations() {
-		method, path, _ := strings.Cut(pattern, " ")
-		pointer := "/paths/" + escape(path) + "/" + strings.ToLower(method) + "/requestBody"
-		if body, at := c.at(pointer); body != nil {
-			for _, body := range c.nulls(at+"/content/application~1json/schema", 0) {
-				all = append(all, Null{pattern, body})
-			}
+	for pattern, op := range c.operations {
+		if op.RequestBody == nil {
+			continue
+		}
+		for _, body := range nulls(op.RequestBody.Value.Content[jsonBody].Schema, 0) {
+			all = append(all, Null{pattern, body})
 		}
 	}
 	return all
 }
 
 // nulls returns the values of a schema that have nothing but one null.
-func (c *Contract) nulls(pointer string, depth int) (all []any) {
-	schema, at := c.at(pointer)
-	if depth > 10 || schema == nil {
+func nulls(schema *openapi3.SchemaRef, depth int) (all []any) {
+	if schema == nil || depth > 10 {
 		return nil
 	}
-	if types, _ := members(schema)["type"].([]any); slices.Contains(types, any("null")) {
+	s := schema.Value
+	if s.Type != nil && len(*s.Type) > 1 && s.Type.Includes("null") {
 		all = append(all, nil)
 	}
-	below := func(pointer string, wrap func(any) any) {
-		for _, inner := range c.nulls(at+pointer, depth+1) {
-			all = append(all, wrap(inner))
+	for name, inner := range s.Properties {
+		for _, value := range nulls(inner, depth+1) {
+			all = append(all, map[string]any{name: value})
 		}
 	}
-	for name := range members(members(schema)["properties"]) {
-		below("/properties/"+escape(name), func(inner any) any { return map[string]any{name: inner} })
+	for _, value := range nulls(s.AdditionalProperties.Schema, depth+1) {
+		all = append(all, map[string]any{"1": value})
 	}
-	below("/additionalProperties", func(inner any) any { return map[string]any{"1": inner} })
-	below("/items", func(inner any) any { return []any{inner} })
-	for _, kind := range []string{"allOf", "oneOf", "anyOf"} {
-		parts, _ := members(schema)[kind].([]any)
-		for i := range parts {
-			below(fmt.Sprintf("/%s/%d", kind, i), func(inner any) any { return inner })
-		}
+	for _, value := range nulls(s.Items, depth+1) {
+		all = append(all, []any{value})
+	}
+	for _, part := range slices.Concat(s.AllOf, s.OneOf, s.AnyOf) {
+		all = append(all, nulls(part, depth+1)...)
 	}
 	return all
 }

@@ -34,7 +34,7 @@ func New(c *core.Core, secret string) http.Handler {
 		web.Reply(w, r, http.StatusOK, map[string]string{"status": "ok"})
 	})
 	outer.Handle("/", authenticated(secret, mux))
-	return web.Edge(&web.Gate{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return web.Edge(web.NewGate(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h := c.Halted(); h != nil {
 			web.Fail(w, r, problem(h))
 			return
