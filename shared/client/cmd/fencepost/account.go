@@ -12,10 +12,15 @@ import (
 )
 
 func (a *app) accountGroup() *cobra.Command {
-	return group("account", "Show users' accounts, and book money from and to the outside", a.accountList(), a.accountGet(),
+	return group("account", "Show users' accounts, and book money from and to the outside", a.accountList(),
+		a.ofNumber(operator, "get USER ASSET", "Show an account in both ledgers, and the last acts on it (operators)", nil,
+			func(ctx context.Context, api *client.Client, user int64, more []string) error {
+				return printing(a.printAccount)(api.ShowAccount(ctx, user, more[0]))
+			}),
 		a.accountBook("deposit", "Book money from the outside, once for each id (operators, the deposit service)", (*client.Client).BookDeposit),
 		a.accountBook("withdraw", "Book money that has left to the outside, once for each id (operators)", (*client.Client).BookWithdrawal),
-		a.accountStatus())
+		a.ofNumber(operator, "set-status USER ASSET STATUS", "Set an account in both ledgers to ACTIVE, FROZEN or DISABLED (operators)",
+			[]option{lastArgument("ACTIVE", "FROZEN", "DISABLED"), a.reason()}, a.setAccountStatus))
 }
 
 // number returns a number of a user, an address or a halt; all are above 0.
@@ -27,10 +32,10 @@ func number(what, text string) (int64, error) {
 	return n, nil
 }
 
-// ofNumber is [app.call] for a command whose first argument is a number, which what names in an error.
-func (a *app) ofNumber(as role, what, use, short string, n int, do func(ctx context.Context, api *client.Client, id int64, more []string) error) *cobra.Command {
-	return a.command(use, short, n, func(ctx context.Context, args []string) error {
-		id, err := number(what, args[0])
+// ofNumber is [app.call] for a command whose first argument is a number.
+func (a *app) ofNumber(as role, use, short string, options []option, do func(ctx context.Context, api *client.Client, id int64, more []string) error) *cobra.Command {
+	return a.command(use, short, options, func(ctx context.Context, args []string) error {
+		id, err := number(strings.Fields(use)[1], args[0])
 		if err != nil {
 			return err
 		}
@@ -42,15 +47,14 @@ func (a *app) ofNumber(as role, what, use, short string, n int, do func(ctx cont
 	})
 }
 
-// ofUser is [app.ofNumber] for an operator's command about a user.
-func (a *app) ofUser(use, short string, n int, do func(ctx context.Context, api *client.Client, user int64, more []string) error) *cobra.Command {
-	return a.ofNumber(operator, "USER", use, short, n, do)
-}
-
 func (a *app) accountList() *cobra.Command {
 	var q client.AccountQuery
 	var of string
-	c := a.command("list", "List the balances of the token's user, or with --user of another one (operators)", 0, func(ctx context.Context, _ []string) error {
+	return a.command("list", "List the balances of the token's user, or with --user of another one (operators)", []option{
+		flag(&of, "user", "the `number` of the user, with an operator's token"),
+		flag(&q.Asset, "asset", "only in this `asset`"),
+		a.limited(),
+	}, func(ctx context.Context, _ []string) error {
 		const titles = "USER ASSET FUNDING SPOT FUNDING_STATUS SPOT_STATUS"
 		columns := func(t client.Account) []any {
 			return []any{t.UserID, t.Asset, balance(t.Funding), balance(t.Spot), t.Funding.Status, t.Spot.Status}
@@ -73,10 +77,6 @@ func (a *app) accountList() *cobra.Command {
 		}
 		return printList(a, rows, titles, columns)
 	})
-	c.Flags().StringVar(&of, "user", "", "the `number` of the user, with an operator's token")
-	c.Flags().StringVar(&q.Asset, "asset", "", "only in this `asset`")
-	a.listFlags(c)
-	return c
 }
 
 // balance is the available amount on one side, or the reason why it is unknown.
@@ -85,12 +85,6 @@ func balance(s client.AccountSide) string {
 		return s.Available
 	}
 	return s.State
-}
-
-func (a *app) accountGet() *cobra.Command {
-	return a.ofUser("get USER ASSET", "Show an account in both ledgers, and the last acts on it (operators)", 2, func(ctx context.Context, api *client.Client, id int64, more []string) error {
-		return printing(a.printAccount)(api.ShowAccount(ctx, id, more[0]))
-	})
 }
 
 func (a *app) printAccount(t client.AccountDetail) error {
@@ -104,9 +98,16 @@ func (a *app) printAccount(t client.AccountDetail) error {
 
 func (a *app) accountBook(verb, short string, book func(*client.Client, context.Context, int64, string, client.Money) (client.AccountAct, error)) *cobra.Command {
 	var in client.Money
-	c := a.ofUser(verb+" USER ASSET", short, 2, func(ctx context.Context, api *client.Client, id int64, more []string) error {
+	return a.ofNumber(operator, verb+" USER ASSET", short, []option{
+		required(&in.ID, "id", "the outside system's own `key`: a repeat books once"),
+		required(&in.Amount, "amount", "a decimal `number`, such as 12.5"),
+		flag(&in.Account, "account", "the `account`: FUNDING or SPOT; default: FUNDING", "FUNDING", "SPOT"),
+		flag(&in.Line, "line", "after a restore: the `line` of the trading core's journal that has the id"),
+		flag(&in.Outcome, "outcome", "not_applied: ends an act on SPOT that the trading core has forgotten", "not_applied"),
+		a.reason(),
+	}, func(ctx context.Context, api *client.Client, user int64, more []string) error {
 		in.Reason, a.keyed = a.why, true
-		act, err := book(api, ctx, id, more[0], in)
+		act, err := book(api, ctx, user, more[0], in)
 		err = a.answer(err, "act", act.ActID, "kind", act.Kind, "state", act.State, "id", act.ID, "user", act.UserID, "asset", act.Asset, "account", act.Account, "amount", act.Amount,
 			"waits for", act.WaitsFor, "by", act.By, "at", act.At)
 		if err == nil && act.State == "PENDING" {
@@ -114,29 +115,13 @@ func (a *app) accountBook(verb, short string, book func(*client.Client, context.
 		}
 		return err
 	})
-	flags := c.Flags()
-	flags.StringVar(&in.ID, "id", "", "the outside system's own `key`: a repeat books once")
-	flags.StringVar(&in.Amount, "amount", "", "a decimal `number`, such as 12.5")
-	flags.StringVar(&in.Account, "account", "", "the `account`: FUNDING or SPOT; default: FUNDING")
-	flags.Uint64Var(&in.Line, "line", 0, "after a restore: the `line` of the trading core's journal that has the id")
-	flags.StringVar(&in.Outcome, "outcome", "", "not_applied: ends an act on SPOT that the trading core has forgotten")
-	require(c, "id", "amount")
-	values(c, "account", "FUNDING", "SPOT")
-	values(c, "outcome", "not_applied")
-	a.reason(c)
-	return c
 }
 
-func (a *app) accountStatus() *cobra.Command {
-	c := a.ofUser("set-status USER ASSET STATUS", "Set an account in both ledgers to ACTIVE, FROZEN or DISABLED (operators)", 3, func(ctx context.Context, api *client.Client, id int64, more []string) error {
-		t, err := api.SetAccountStatus(ctx, id, more[0], more[1], a.why)
-		err = printing(a.printAccount)(t, err)
-		if err == nil && !t.Agreed {
-			return endf(exitUnknown, "not both ledgers are known to have %s, and the sweep repeats it: see fencepost account get %d %s", t.Wanted, t.UserID, t.Asset)
-		}
-		return err
-	})
-	lastArgument(c, 2, "ACTIVE", "FROZEN", "DISABLED")
-	a.reason(c)
-	return c
+func (a *app) setAccountStatus(ctx context.Context, api *client.Client, user int64, more []string) error {
+	t, err := api.SetAccountStatus(ctx, user, more[0], more[1], a.why)
+	err = printing(a.printAccount)(t, err)
+	if err == nil && !t.Agreed {
+		return endf(exitUnknown, "not both ledgers are known to have %s, and the sweep repeats it: see fencepost account get %d %s", t.Wanted, t.UserID, t.Asset)
+	}
+	return err
 }

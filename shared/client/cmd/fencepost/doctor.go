@@ -31,7 +31,7 @@ type doctor struct {
 }
 
 func (a *app) doctorCommand() *cobra.Command {
-	c := a.command("doctor", "Check the deployment: one line for each part, and what to do (operators)", 0, func(ctx context.Context, _ []string) error {
+	c := a.command("doctor", "Check the deployment: one line for each part, and what to do (operators)", nil, func(ctx context.Context, _ []string) error {
 		d := &doctor{app: a}
 		if err := d.examine(ctx); err != nil {
 			return err

@@ -16,8 +16,13 @@ func (a *app) eventsGroup() *cobra.Command {
 func (a *app) eventsTail() *cobra.Command {
 	var q client.EventQuery
 	var follow bool
-	var every time.Duration
-	c := a.call(caller, "tail", "Print the kept events, the oldest first, and with --follow those that come", 0, func(ctx context.Context, api *client.Client, _ []string) error {
+	every := 2 * time.Second
+	c := a.call(caller, "tail", "Print the kept events, the oldest first, and with --follow those that come", []option{
+		flag(&q.PageToken, "after", "the `cursor` of the last event that you have; default: from the oldest that is kept"),
+		flag(&q.Submitter, "submitter", "only events of this `account`"),
+		flag(&follow, "follow", "go on until interrupted"),
+		flag(&every, "every", "with --follow: how often to ask"),
+	}, func(ctx context.Context, api *client.Client, _ []string) error {
 		if every <= 0 {
 			return usagef("--every %s: want a time above 0", every)
 		}
@@ -38,10 +43,6 @@ func (a *app) eventsTail() *cobra.Command {
 	c.Long = `Tail prints the kept events: a caller's own, or all with an operator's token in FENCEPOST_TOKEN. Each line begins with
 its cursor; continue after it by --after, within events.keep. A deployment keeps events only if events.mode is
 webhook or mq_outbox. Elsewhere the answer is NOT_FOUND: follow transactions by fencepost tx wait.`
-	c.Flags().StringVar(&q.PageToken, "after", "", "the `cursor` of the last event that you have; default: from the oldest that is kept")
-	c.Flags().StringVar(&q.Submitter, "submitter", "", "only events of this `account`")
-	c.Flags().BoolVar(&follow, "follow", false, "go on until interrupted")
-	c.Flags().DurationVar(&every, "every", 2*time.Second, "with --follow: how often to ask")
 	return c
 }
 

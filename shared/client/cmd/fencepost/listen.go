@@ -44,9 +44,12 @@ type receiver struct {
 }
 
 func (a *app) webhookListen() *cobra.Command {
-	var listen, forward string
-	var count int
-	c := a.command("listen", "Receive webhooks at this machine: verify, print, drop repeats", 0, func(ctx context.Context, _ []string) error {
+	listen, forward, count := "127.0.0.1:8090", "", 0
+	c := a.command("listen", "Receive webhooks at this machine: verify, print, drop repeats", []option{
+		flag(&listen, "listen", "where it listens, as `host:port`"),
+		flag(&forward, "forward", "the `URL` to which each event is posted on"),
+		flag(&count, "count", "stop after so many events; default: when interrupted"),
+	}, func(ctx context.Context, _ []string) error {
 		keys, err := parseKeys(a.env(secretVariable))
 		if err != nil {
 			return err
@@ -64,9 +67,6 @@ func (a *app) webhookListen() *cobra.Command {
 ` + secretVariable + ` (two with a space between them during a rotation), drops repeats by their id, prints each
 event, and answers 204. A delivery without a valid signature is answered 401. With --forward each event is posted on,
 with its signature, and is accepted once the other program has accepted it.`
-	c.Flags().StringVar(&listen, "listen", "127.0.0.1:8090", "where it listens, as `host:port`")
-	c.Flags().StringVar(&forward, "forward", "", "the `URL` to which each event is posted on")
-	c.Flags().IntVar(&count, "count", 0, "stop after so many events; default: when interrupted")
 	return c
 }
 

@@ -10,21 +10,17 @@ import (
 )
 
 func (a *app) proposalGroup() *cobra.Command {
-	return group("proposal", "Approve acts that need two operators (operators)", a.proposalList(),
-		show(a, operator, "get PROPOSAL", "Show a proposal: what it will do, and in which state it was made", (*client.Client).Proposal, a.printProposal),
-		act(a, "approve PROPOSAL", "Approve another operator's act, which is carried out once", (*client.Client).Approve, a.printProposal),
-		act(a, "reject PROPOSAL", "End a proposal that was not carried out", (*client.Client).Reject, a.printProposal))
-}
-
-func (a *app) proposalList() *cobra.Command {
 	var all bool
-	c := a.list(operator, "list", "List the proposals that wait, or all", 0, func(ctx context.Context, api *client.Client, _ []string) error {
-		return printList(a, api.ListProposals(ctx, all), "PROPOSAL STATUS ACT BY EXPIRES REASON EFFECT", func(p client.Proposal) []any {
-			return []any{p.ProposalID, p.Status, p.Act, p.ProposedBy, p.ExpiresAt, p.Reason, p.Effect}
-		})
-	})
-	c.Flags().BoolVar(&all, "all", false, "also those that have ended")
-	return c
+	return group("proposal", "Approve acts that need two operators (operators)",
+		a.list(operator, "list", "List the proposals that wait, or all", []option{flag(&all, "all", "also those that have ended")},
+			func(ctx context.Context, api *client.Client, _ []string) error {
+				return printList(a, api.ListProposals(ctx, all), "PROPOSAL STATUS ACT BY EXPIRES REASON EFFECT", func(p client.Proposal) []any {
+					return []any{p.ProposalID, p.Status, p.Act, p.ProposedBy, p.ExpiresAt, p.Reason, p.Effect}
+				})
+			}),
+		show(a, operator, "get PROPOSAL", "Show a proposal: what it will do, and in which state it was made", (*client.Client).Proposal, a.printProposal),
+		actOn(a, "approve PROPOSAL", "Approve another operator's act, which is carried out once", (*client.Client).Approve, a.printProposal),
+		actOn(a, "reject PROPOSAL", "End a proposal that was not carried out", (*client.Client).Reject, a.printProposal))
 }
 
 func (a *app) printProposal(p client.Proposal) error {
