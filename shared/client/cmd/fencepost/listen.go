@@ -181,12 +181,8 @@ func (r *receiver) post(q *http.Request, body []byte) error {
 }
 
 func (r *receiver) print(body []byte) error {
-	var line bytes.Buffer
-	if err := json.Compact(&line, body); err != nil {
-		return err
-	}
 	if r.a.json {
-		return printLine(r.a.out, line.Bytes())
+		return printLine(r.a.out, body)
 	}
 	var e client.Event
 	if err := json.Unmarshal(body, &e); err != nil {

@@ -170,7 +170,7 @@ func (a *app) versionCommand() *cobra.Command {
 	return a.command("version", "Print the version of this program", nil, func(context.Context, []string) error {
 		built := buildinfo.Read()
 		if a.json {
-			return a.printJSON(built)
+			return printJSON(a.out, built)
 		}
 		_, err := fmt.Fprintf(a.out, "fencepost %s, commit %s, %s\n", built.Version, built.Revision, built.Go)
 		return err

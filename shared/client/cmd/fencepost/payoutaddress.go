@@ -63,7 +63,7 @@ func (a *app) printAddresses(all client.UserAddresses) error {
 			all.Addresses = all.Addresses[:a.limit]
 			a.noteMore()
 		}
-		return a.printJSON(all)
+		return printJSON(a.out, all)
 	}
 	pairs := []any{"only to these", all.Required}
 	if b := all.Block; b != nil {

@@ -159,7 +159,7 @@ func (a *app) submitterUse() *cobra.Command {
 			return err
 		}
 		if several && a.json {
-			return a.printJSON(use) // as it was decoded, since the last answer has the last page alone
+			return printJSON(a.out, use) // as it was decoded, since the last answer has the last page alone
 		}
 		pairs := []any{"at", use.At, "intents in 60 s", use.IntentsInMinute, "value in 24 h, wei", use.ValueInDay, "fees in 24 h, wei", use.FeesInDay}
 		for _, s := range use.Scopes {

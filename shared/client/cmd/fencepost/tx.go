@@ -319,7 +319,7 @@ const notRead = "not known yet"
 
 // waitEnd is the error of a wait in which a read failed. What it waited for goes on.
 func (a *app) waitEnd(err error, last, command, id string) error {
-	if client.CodeOf(err) == "NOT_FOUND" && last == notRead && !a.answers.acted() {
+	if client.CodeOf(err) == "NOT_FOUND" && last == notRead && !a.answers.acted {
 		return err
 	}
 	return endf(exitUnknown, "%s: the wait ended: %v; wait again by fencepost %s %[1]s", id, err, command)
