@@ -14,9 +14,7 @@ import (
 func (a *app) accountGroup() *cobra.Command {
 	return group("account", "Show users' accounts, and book money from and to the outside", a.accountList(),
 		a.ofNumber(operator, "get USER ASSET", "Show an account in both ledgers, and the last acts on it (operators)", nil,
-			func(ctx context.Context, api *client.Client, user int64, more []string) error {
-				return printing(a.printAccount)(api.ShowAccount(ctx, user, more[0]))
-			}),
+			func(q call) error { return printing(a.printAccount)(q.api.ShowAccount(q.ctx, q.id, q.args[1])) }),
 		a.accountBook("deposit", "Book money from the outside, once for each id (operators, the deposit service)", (*client.Client).BookDeposit),
 		a.accountBook("withdraw", "Book money that has left to the outside, once for each id (operators)", (*client.Client).BookWithdrawal),
 		a.ofNumber(operator, "set-status USER ASSET STATUS", "Set an account in both ledgers to ACTIVE, FROZEN or DISABLED (operators)",
@@ -33,28 +31,26 @@ func number(what, text string) (int64, error) {
 }
 
 // ofNumber is [app.call] for a command whose first argument is a number.
-func (a *app) ofNumber(as role, use, short string, options []option, do func(ctx context.Context, api *client.Client, id int64, more []string) error) *cobra.Command {
-	return a.command(use, short, options, func(ctx context.Context, args []string) error {
-		id, err := number(strings.Fields(use)[1], args[0])
-		if err != nil {
+func (a *app) ofNumber(as role, use, short string, options []option, do action) *cobra.Command {
+	return a.command(use, short, options, func(q call) (err error) {
+		if q.id, err = number(strings.Fields(use)[1], q.args[0]); err != nil {
 			return err
 		}
-		api, err := a.client(as)
-		if err != nil {
+		if q.api, err = a.client(as); err != nil {
 			return err
 		}
-		return do(ctx, api, id, args[1:])
+		return do(q)
 	})
 }
 
 func (a *app) accountList() *cobra.Command {
-	var q client.AccountQuery
+	var query client.AccountQuery
 	var of string
 	return a.command("list", "List the balances of the token's user, or with --user of another one (operators)", []option{
 		flag(&of, "user", "the `number` of the user, with an operator's token"),
-		flag(&q.Asset, "asset", "only in this `asset`"),
+		flag(&query.Asset, "asset", "only in this `asset`"),
 		a.limited(),
-	}, func(ctx context.Context, _ []string) error {
+	}, func(q call) error {
 		const titles = "USER ASSET FUNDING SPOT FUNDING_STATUS SPOT_STATUS"
 		columns := func(t client.Account) []any {
 			return []any{t.UserID, t.Asset, balance(t.Funding), balance(t.Spot), t.Funding.Status, t.Spot.Status}
@@ -71,9 +67,9 @@ func (a *app) accountList() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		rows := api.ListOwnAccounts(ctx, q)
+		rows := api.ListOwnAccounts(q.ctx, query)
 		if as == operator {
-			rows = api.ListAccounts(ctx, id, q)
+			rows = api.ListAccounts(q.ctx, id, query)
 		}
 		return printList(a, rows, titles, columns)
 	})
@@ -105,9 +101,9 @@ func (a *app) accountBook(verb, short string, book func(*client.Client, context.
 		flag(&in.Line, "line", "after a restore: the `line` of the trading core's journal that has the id"),
 		flag(&in.Outcome, "outcome", "not_applied: ends an act on SPOT that the trading core has forgotten", "not_applied"),
 		a.reason(),
-	}, func(ctx context.Context, api *client.Client, user int64, more []string) error {
+	}, func(q call) error {
 		in.Reason, a.keyed = a.why, true
-		act, err := book(api, ctx, user, more[0], in)
+		act, err := book(q.api, q.ctx, q.id, q.args[1], in)
 		err = a.answer(err, "act", act.ActID, "kind", act.Kind, "state", act.State, "id", act.ID, "user", act.UserID, "asset", act.Asset, "account", act.Account, "amount", act.Amount,
 			"waits for", act.WaitsFor, "by", act.By, "at", act.At)
 		if err == nil && act.State == "PENDING" {
@@ -117,8 +113,8 @@ func (a *app) accountBook(verb, short string, book func(*client.Client, context.
 	})
 }
 
-func (a *app) setAccountStatus(ctx context.Context, api *client.Client, user int64, more []string) error {
-	t, err := api.SetAccountStatus(ctx, user, more[0], more[1], a.why)
+func (a *app) setAccountStatus(q call) error {
+	t, err := q.api.SetAccountStatus(q.ctx, q.id, q.args[1], q.args[2], a.why)
 	err = printing(a.printAccount)(t, err)
 	if err == nil && !t.Agreed {
 		return endf(exitUnknown, "not both ledgers are known to have %s, and the sweep repeats it: see fencepost account get %d %s", t.Wanted, t.UserID, t.Asset)

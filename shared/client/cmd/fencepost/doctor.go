@@ -32,9 +32,9 @@ type doctor struct {
 }
 
 func (a *app) doctorCommand() *cobra.Command {
-	c := a.command("doctor", "Check the deployment: one line for each part, and what to do (operators)", nil, func(ctx context.Context, _ []string) error {
+	c := a.command("doctor", "Check the deployment: one line for each part, and what to do (operators)", nil, func(q call) error {
 		d := &doctor{app: a}
-		if err := errors.Join(d.examine(ctx), d.failed); err != nil {
+		if err := errors.Join(d.examine(q.ctx), d.failed); err != nil {
 			return err
 		}
 		if d.problems > 0 {

@@ -14,28 +14,28 @@ func (a *app) eventsGroup() *cobra.Command {
 }
 
 func (a *app) eventsTail() *cobra.Command {
-	var q client.EventQuery
+	var query client.EventQuery
 	var follow bool
 	every := 2 * time.Second
 	c := a.call(caller, "tail", "Print the kept events, the oldest first, and with --follow those that come", []option{
-		flag(&q.PageToken, "after", "the `cursor` of the last event that you have; default: from the oldest that is kept"),
-		flag(&q.Submitter, "submitter", "only events of this `account`"),
+		flag(&query.PageToken, "after", "the `cursor` of the last event that you have; default: from the oldest that is kept"),
+		flag(&query.Submitter, "submitter", "only events of this `account`"),
 		flag(&follow, "follow", "go on until interrupted"),
 		flag(&every, "every", "with --follow: how often to ask"),
-	}, func(ctx context.Context, api *client.Client, _ []string) error {
+	}, func(q call) error {
 		if every <= 0 {
 			return usagef("--every %s: want a time above 0", every)
 		}
 		for {
-			err := a.printEvents(ctx, api, &q)
-			if follow && ctx.Err() != nil {
+			err := a.printEvents(q.ctx, q.api, &query)
+			if follow && q.ctx.Err() != nil {
 				return nil // the reader has seen enough
 			}
 			if err != nil || !follow {
 				return err
 			}
 			select {
-			case <-ctx.Done():
+			case <-q.ctx.Done():
 			case <-time.After(every):
 			}
 		}

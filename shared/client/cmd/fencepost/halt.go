@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -13,21 +12,20 @@ import (
 func (a *app) haltGroup() *cobra.Command {
 	var earlier bool
 	return group("halt", "Look after halts of new transfers, which the check of conservation opens (operators)",
-		a.list(operator, "list", "List the open halts, the newest first", nil, func(ctx context.Context, api *client.Client, _ []string) error {
-			all, err := api.Conservation(ctx)
+		a.list(operator, "list", "List the open halts, the newest first", nil, func(q call) error {
+			all, err := q.api.Conservation(q.ctx)
 			if err == nil && all.OpenHalts > len(all.Halts) {
 				a.note(note{Text: fmt.Sprintf("%d halts are open; these are the newest", all.OpenHalts)})
 			}
-			return printList(a, each(all.Halts, err), "HALT SCOPE USER ASSET_ID SINCE EVIDENCE", func(h client.Halt) []any {
-				return []any{h.ID, h.Scope, h.UserID, h.AssetID, h.Since, h.Evidence}
-			})
+			return printList(a, each(all.Halts, err), "HALT SCOPE USER ASSET_ID SINCE EVIDENCE",
+				func(h client.Halt) []any { return []any{h.ID, h.Scope, h.UserID, h.AssetID, h.Since, h.Evidence} })
 		}),
 		a.haltCheck(),
 		a.ofNumber(operator, "resume HALT", "End a halt: its transfers are accepted again", []option{
 			flag(&earlier, "earlier", "also all halts that were opened before it"),
 			a.reason(),
-		}, func(ctx context.Context, api *client.Client, id int64, _ []string) error {
-			return a.answer(api.ResumeHalt(ctx, id, earlier, a.why), "halt", id, "state", "ended")
+		}, func(q call) error {
+			return a.answer(q.api.ResumeHalt(q.ctx, q.id, earlier, a.why), "halt", q.id, "state", "ended")
 		}))
 }
 
@@ -38,7 +36,7 @@ func (a *app) haltCheck() *cobra.Command {
 	var full bool
 	c := a.command("check", "Check now that no money was created or lost; a violation halts new transfers (exit 1)", []option{
 		flag(&full, "full", "read the journals from their beginning; large deployments run the job conservation-full"),
-	}, func(ctx context.Context, _ []string) error {
+	}, func(q call) error {
 		if full && !a.hasFlag("within") {
 			a.within = fullWithin
 		}
@@ -47,7 +45,7 @@ func (a *app) haltCheck() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		r, err := api.CheckConservation(ctx, full)
+		r, err := api.CheckConservation(q.ctx, full)
 		err = a.answer(err, "result", r.Result, "journal entries read", r.Entries, "transfers read", r.Final, "wrong", r.Wrong, "of them new", r.Fresh, "new halts", len(r.Halted))
 		if err == nil && r.Result != "ok" {
 			return endf(exitFailed, "%d findings, %d of them new: see docs/runbooks/conservation-violated.md", r.Wrong, r.Fresh)

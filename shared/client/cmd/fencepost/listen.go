@@ -49,7 +49,7 @@ func (a *app) webhookListen() *cobra.Command {
 		flag(&listen, "listen", "where it listens, as `host:port`"),
 		flag(&forward, "forward", "the `URL` to which each event is posted on"),
 		flag(&count, "count", "stop after so many events; default: when interrupted"),
-	}, func(ctx context.Context, _ []string) error {
+	}, func(q call) error {
 		keys, err := parseKeys(a.env(secretVariable))
 		if err != nil {
 			return err
@@ -57,7 +57,7 @@ func (a *app) webhookListen() *cobra.Command {
 		if forward != "" && !strings.HasPrefix(forward, "http://") && !strings.HasPrefix(forward, "https://") {
 			return usagef("--forward %s: want a URL", forward)
 		}
-		ctx, stop := context.WithCancel(ctx)
+		ctx, stop := context.WithCancel(q.ctx)
 		defer stop()
 		r := &receiver{a: a, keys: keys, forward: forward, count: count, stop: stop, seen: map[string]bool{},
 			http: &http.Client{Timeout: forwardTime, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}} // a redirected POST loses its body

@@ -110,8 +110,16 @@ func group(name, short string, commands ...*cobra.Command) *cobra.Command {
 	return g
 }
 
-// action is what a command does with its arguments.
-type action func(ctx context.Context, args []string) error
+// call is one run of a command.
+type call struct {
+	ctx  context.Context
+	api  *client.Client // of [app.call] and [app.ofNumber]
+	args []string
+	id   int64 // of [app.ofNumber]: the first argument
+}
+
+// action is what a command does.
+type action func(q call) error
 
 // command returns a command whose arguments use names after its own name.
 func (a *app) command(use, short string, options []option, do action) *cobra.Command {
@@ -120,7 +128,7 @@ func (a *app) command(use, short string, options []option, do action) *cobra.Com
 		if slices.Contains(args, "") {
 			return usagef("an argument is empty: want %s", c.UseLine())
 		}
-		return do(c.Context(), args)
+		return do(call{ctx: c.Context(), args: args})
 	}}
 	for _, change := range options {
 		change(c)
@@ -128,46 +136,38 @@ func (a *app) command(use, short string, options []option, do action) *cobra.Com
 	return c
 }
 
-// request is what a command does with a client and its arguments.
-type request func(ctx context.Context, api *client.Client, args []string) error
-
 // call is [app.command] for a command that calls the API as the role.
-func (a *app) call(as role, use, short string, options []option, do request) *cobra.Command {
-	return a.command(use, short, options, func(ctx context.Context, args []string) error {
-		api, err := a.client(as)
-		if err != nil {
+func (a *app) call(as role, use, short string, options []option, do action) *cobra.Command {
+	return a.command(use, short, options, func(q call) (err error) {
+		if q.api, err = a.client(as); err != nil {
 			return err
 		}
-		return do(ctx, api, args)
+		return do(q)
 	})
 }
 
 // act is [app.call] for an operator's act, which needs a reason.
-func (a *app) act(use, short string, options []option, do request) *cobra.Command {
+func (a *app) act(use, short string, options []option, do action) *cobra.Command {
 	return a.call(operator, use, short, append(options, a.reason()), do)
 }
 
 // list is [app.call] for a list, which has a limit.
-func (a *app) list(as role, use, short string, options []option, do request) *cobra.Command {
+func (a *app) list(as role, use, short string, options []option, do action) *cobra.Command {
 	return a.call(as, use, short, append(options, a.limited()), do)
 }
 
 // actOn is [app.act] for a command that prints what the call returns. Its argument is the call's subject.
 func actOn[T any](a *app, use, short string, do func(*client.Client, context.Context, string, string) (T, error), print func(T) error) *cobra.Command {
-	return a.act(use, short, nil, func(ctx context.Context, api *client.Client, args []string) error {
-		return printing(print)(do(api, ctx, args[0], a.why))
-	})
+	return a.act(use, short, nil, func(q call) error { return printing(print)(do(q.api, q.ctx, q.args[0], a.why)) })
 }
 
 // show is [app.call] for a command that prints what the call returns. Its argument is the call's subject.
 func show[T any](a *app, as role, use, short string, do func(*client.Client, context.Context, string) (T, error), print func(T) error) *cobra.Command {
-	return a.call(as, use, short, nil, func(ctx context.Context, api *client.Client, args []string) error {
-		return printing(print)(do(api, ctx, args[0]))
-	})
+	return a.call(as, use, short, nil, func(q call) error { return printing(print)(do(q.api, q.ctx, q.args[0])) })
 }
 
 func (a *app) versionCommand() *cobra.Command {
-	return a.command("version", "Print the version of this program", nil, func(context.Context, []string) error {
+	return a.command("version", "Print the version of this program", nil, func(call) error {
 		built := buildinfo.Read()
 		if a.json {
 			return printJSON(a.out, built)

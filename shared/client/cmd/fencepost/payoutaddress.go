@@ -12,8 +12,8 @@ import (
 func (a *app) payoutAddressGroup() *cobra.Command {
 	var in client.NewPayoutAddress
 	return group("payout-address", "Manage the addresses that a user's payouts may go to",
-		a.list(user, "list", "List the user's addresses", nil, func(ctx context.Context, api *client.Client, _ []string) error {
-			all, err := api.ListPayoutAddresses(ctx)
+		a.list(user, "list", "List the user's addresses", nil, func(q call) error {
+			all, err := q.api.ListPayoutAddresses(q.ctx)
 			if err == nil && !all.Required {
 				a.note(note{Text: "payouts go to other addresses too: transfer.payoutAddresses.required is false"})
 			}
@@ -22,23 +22,19 @@ func (a *app) payoutAddressGroup() *cobra.Command {
 		a.call(user, "add", "Add an address, which is usable after a delay", []option{
 			required(&in.Asset, "asset", "an `asset` on whose chain the address is"),
 			required(&in.Address, "address", "the `address`"),
-		}, func(ctx context.Context, api *client.Client, _ []string) error {
-			return printing(a.printAddress)(api.AddPayoutAddress(ctx, in))
-		}),
-		a.ofNumber(user, "remove ADDRESS_ID", "Take an address off the user's list at once", nil, func(ctx context.Context, api *client.Client, id int64, _ []string) error {
-			return printing(a.printAddress)(api.RemovePayoutAddress(ctx, id))
+		}, func(q call) error { return printing(a.printAddress)(q.api.AddPayoutAddress(q.ctx, in)) }),
+		a.ofNumber(user, "remove ADDRESS_ID", "Take an address off the user's list at once", nil, func(q call) error {
+			return printing(a.printAddress)(q.api.RemovePayoutAddress(q.ctx, q.id))
 		}),
 		a.ofNumber(operator, "show USER", "Show the addresses of a user, also removed ones (operators)", []option{a.limited()},
-			func(ctx context.Context, api *client.Client, user int64, _ []string) error {
-				return printing(a.printAddresses)(api.ShowPayoutAddresses(ctx, user))
-			}),
+			func(q call) error { return printing(a.printAddresses)(q.api.ShowPayoutAddresses(q.ctx, q.id)) }),
 		a.ofNumber(operator, "drop USER ADDRESS_ID", "Take an address off a user's list at once (operators)", []option{a.reason()},
-			func(ctx context.Context, api *client.Client, user int64, more []string) error {
-				address, err := number("ADDRESS_ID", more[0])
+			func(q call) error {
+				address, err := number("ADDRESS_ID", q.args[1])
 				if err != nil {
 					return err
 				}
-				return printing(a.printAddress)(api.DropPayoutAddress(ctx, user, address, a.why))
+				return printing(a.printAddress)(q.api.DropPayoutAddress(q.ctx, q.id, address, a.why))
 			}),
 		a.addressBlock("block", "Keep a user from adding addresses (operators)", (*client.Client).BlockPayoutAddresses),
 		a.addressBlock("unblock", "Let a user add addresses again (operators)", (*client.Client).UnblockPayoutAddresses))
@@ -76,13 +72,13 @@ func (a *app) printAddresses(all client.UserAddresses) error {
 }
 
 func (a *app) addressBlock(verb, short string, act func(*client.Client, context.Context, int64, string) (client.UserAddresses, error)) *cobra.Command {
-	return a.ofNumber(operator, verb+" USER", short, []option{a.reason()}, func(ctx context.Context, api *client.Client, user int64, _ []string) error {
-		all, err := act(api, ctx, user, a.why)
+	return a.ofNumber(operator, verb+" USER", short, []option{a.reason()}, func(q call) error {
+		all, err := act(q.api, q.ctx, q.id, a.why)
 		if err != nil {
 			return err
 		}
 		if all.NextPageToken != "" {
-			a.note(note{Text: fmt.Sprintf("the user has more addresses than these: fencepost payout-address show %d --limit 0 prints all", user)})
+			a.note(note{Text: fmt.Sprintf("the user has more addresses than these: fencepost payout-address show %d --limit 0 prints all", q.id)})
 		}
 		a.limit = 0 // the whole page
 		return a.printAddresses(all)

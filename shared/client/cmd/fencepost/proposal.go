@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -13,8 +12,8 @@ func (a *app) proposalGroup() *cobra.Command {
 	var all bool
 	return group("proposal", "Approve acts that need two operators (operators)",
 		a.list(operator, "list", "List the proposals that wait, or all", []option{flag(&all, "all", "also those that have ended")},
-			func(ctx context.Context, api *client.Client, _ []string) error {
-				return printList(a, api.ListProposals(ctx, all), "PROPOSAL STATUS ACT BY EXPIRES REASON EFFECT", func(p client.Proposal) []any {
+			func(q call) error {
+				return printList(a, q.api.ListProposals(q.ctx, all), "PROPOSAL STATUS ACT BY EXPIRES REASON EFFECT", func(p client.Proposal) []any {
 					return []any{p.ProposalID, p.Status, p.Act, p.ProposedBy, p.ExpiresAt, p.Reason, p.Effect}
 				})
 			}),

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"encoding/csv"
 	"fmt"
 	"strconv"
@@ -17,34 +16,36 @@ func (a *app) protectGroup() *cobra.Command {
 	var nonce uint64
 	var txID string
 	return group("protect", "Look into PROTECT incidents and end them (operators)",
-		a.list(operator, "list", "List the accounts in PROTECT", nil, func(ctx context.Context, api *client.Client, _ []string) error {
-			return printList(a, api.ListSubmitters(ctx, client.SubmitterQuery{State: "PROTECT"}), "SUBMITTER INCIDENT SINCE NEXT_NONCE QUEUED EVIDENCE", func(s client.Submitter) []any {
+		a.list(operator, "list", "List the accounts in PROTECT", nil, func(q call) error {
+			return printList(a, q.api.ListSubmitters(q.ctx, client.SubmitterQuery{State: "PROTECT"}), "SUBMITTER INCIDENT SINCE NEXT_NONCE QUEUED EVIDENCE", func(s client.Submitter) []any {
 				p := cmp.Or(s.Protect, &client.ProtectIncident{})
 				return []any{s.Submitter, p.Incident, p.Since, s.NextNonce, s.Queued, p.Evidence}
 			})
 		}),
 		show(a, operator, "show SUBMITTER", "Show the open incident of an account with its evidence", (*client.Client).Submitter, a.printIncident),
 		a.protectLost(), a.protectRelease(),
-		a.list(operator, "incidents SUBMITTER", "List the incidents of an account, the newest first", nil, func(ctx context.Context, api *client.Client, args []string) error {
-			return printList(a, api.ListIncidents(ctx, args[0]), "INCIDENT OPENED CLOSED BY MODE REASON EVIDENCE", func(i client.PastIncident) []any {
-				return []any{i.Incident, i.OpenedAt, i.ClosedAt, i.ClosedBy, i.Mode, i.Reason, i.Evidence}
-			})
+		a.list(operator, "incidents SUBMITTER", "List the incidents of an account, the newest first", nil, func(q call) error {
+			return printList(a, q.api.ListIncidents(q.ctx, q.args[0]), "INCIDENT OPENED CLOSED BY MODE REASON EVIDENCE",
+				func(i client.PastIncident) []any {
+					return []any{i.Incident, i.OpenedAt, i.ClosedAt, i.ClosedBy, i.Mode, i.Reason, i.Evidence}
+				})
 		}),
-		a.list(operator, "foreign SUBMITTER", "List the foreign transactions of an account whose requests are unknown", nil, func(ctx context.Context, api *client.Client, args []string) error {
-			return printList(a, api.ListForeign(ctx, args[0], 0), "NONCE TXHASH TO WEI SUCCEEDED HELD_TXID HELD_REQUESTID SINCE", func(f client.OpenForeign) []any {
-				return []any{f.Nonce, f.TxHash, f.To, f.ValueWei, f.Succeeded, f.TxID, f.RequestID, f.Since}
-			})
+		a.list(operator, "foreign SUBMITTER", "List the foreign transactions of an account whose requests are unknown", nil, func(q call) error {
+			return printList(a, q.api.ListForeign(q.ctx, q.args[0], 0), "NONCE TXHASH TO WEI SUCCEEDED HELD_TXID HELD_REQUESTID SINCE",
+				func(f client.OpenForeign) []any {
+					return []any{f.Nonce, f.TxHash, f.To, f.ValueWei, f.Succeeded, f.TxID, f.RequestID, f.Since}
+				})
 		}),
 		a.act("match SUBMITTER", "State that a foreign transaction was the request of a held intent, which ends", []option{
 			required(&nonce, "nonce", "the foreign transaction's `nonce`"),
 			required(&txID, "tx", "the held intent's `txId`"),
-		}, func(ctx context.Context, api *client.Client, args []string) error {
-			r, err := api.MatchForeign(ctx, args[0], nonce, txID, a.why)
+		}, func(q call) error {
+			r, err := q.api.MatchForeign(q.ctx, q.args[0], nonce, txID, a.why)
 			return a.answer(err, "txId", r.TxID, "state", r.State, "subState", r.SubState)
 		}),
 		a.protectWriteOff(),
-		a.act("accept-database", "Accept a restored database: see docs/runbooks/restore.md", nil, func(ctx context.Context, api *client.Client, _ []string) error {
-			return a.answer(api.AcceptDatabase(ctx, a.why), "database", "accepted", "accounts", "each stays in PROTECT until it is released")
+		a.act("accept-database", "Accept a restored database: see docs/runbooks/restore.md", nil, func(q call) error {
+			return a.answer(q.api.AcceptDatabase(q.ctx, a.why), "database", "accepted", "accounts", "each stays in PROTECT until it is released")
 		}),
 		a.protectUntouched())
 }
@@ -64,8 +65,8 @@ func (a *app) protectLost() *cobra.Command {
 	var token string
 	return a.call(operator, "lost SUBMITTER", "List the nonces that foreign transactions consumed, 20 at a time", []option{
 		flag(&token, "page-token", "the `token` of the next page, as the page before has it"),
-	}, func(ctx context.Context, api *client.Client, args []string) error {
-		page, err := api.Lost(ctx, args[0], token)
+	}, func(q call) error {
+		page, err := q.api.Lost(q.ctx, q.args[0], token)
 		pairs := []any{"chain's count", page.ChainCount, "final count", page.FinalCount, "next nonce", page.NextNonce, "unknown calls", page.UnknownCalls}
 		for _, n := range page.Nonces {
 			pairs = append(pairs, fmt.Sprint("nonce ", n.Nonce), lostText(n))
@@ -103,10 +104,10 @@ func (a *app) protectRelease() *cobra.Command {
 		flag(&executed, "executed", "`NONCE=TEXT`: how you know that the request was carried out; may be given again"),
 		flag(&in.Others, "others", "matching: each other nonce gets its only match", "matching"),
 		flag(&in.Fill, "fill", "how many nonces from --count on placeholders consume"),
-	}, func(ctx context.Context, api *client.Client, args []string) error {
+	}, func(q call) error {
 		in.Reason, in.Count = a.why, given(a, "count", count)
 		in.Requests, in.Hashes, in.Executed = requests, hashes, executed
-		return printing(a.printRelease)(api.Release(ctx, args[0], in))
+		return printing(a.printRelease)(q.api.Release(q.ctx, q.args[0], in))
 	})
 	c.Long = "Release ends a PROTECT incident. Read docs/runbooks/protect.md first, and try it with --dry-run, which changes nothing."
 	c.Example = `  fencepost protect release eip155:1:0x… --incident 3 --mode resume --reason 'the node was behind'
@@ -175,9 +176,9 @@ func (a *app) protectWriteOff() *cobra.Command {
 			c.MarkFlagsMutuallyExclusive("nonce", "through")
 			c.MarkFlagsOneRequired("nonce", "through")
 		},
-	}, func(ctx context.Context, api *client.Client, args []string) error {
+	}, func(q call) error {
 		one, all := given(a, "nonce", nonce), given(a, "through", through)
-		r, err := api.WriteOffForeign(ctx, args[0], one, all, a.why)
+		r, err := q.api.WriteOffForeign(q.ctx, q.args[0], one, all, a.why)
 		if err = a.answer(err, "written off", r.WrittenOff, "proceeded", r.Proceeded, "remaining", r.Remaining); err != nil || one != nil || r.WrittenOff == 0 {
 			return err // remaining also counts later nonces: the last call writes none off
 		}
@@ -186,13 +187,13 @@ func (a *app) protectWriteOff() *cobra.Command {
 }
 
 func (a *app) protectUntouched() *cobra.Command {
-	var q client.UntouchedQuery
+	var query client.UntouchedQuery
 	return a.act("release-untouched", "Release accounts after a planned move, one page at a time", []option{
-		flag(&q.PageSize, "page-size", "how many accounts, up to 1000; default: 100"),
-		flag(&q.PageToken, "page-token", "the `token` of the next page, as the page before has it"),
-	}, func(ctx context.Context, api *client.Client, _ []string) error {
-		q.Reason = a.why
-		r, err := api.ReleaseUntouched(ctx, q)
+		flag(&query.PageSize, "page-size", "how many accounts, up to 1000; default: 100"),
+		flag(&query.PageToken, "page-token", "the `token` of the next page, as the page before has it"),
+	}, func(q call) error {
+		query.Reason = a.why
+		r, err := q.api.ReleaseUntouched(q.ctx, query)
 		pairs := []any{"released", r.Released, "remaining", r.Remaining}
 		for _, one := range r.Left {
 			pairs = append(pairs, one.Submitter, one.Why)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -23,8 +22,8 @@ func (a *app) submitterGroup() *cobra.Command {
 		a.list(operator, "list", "List the accounts", []option{
 			flag(&listed.State, "state", "only in this `state`: ACTIVE, SUSPENDED, RETIRED or PROTECT", "ACTIVE", "SUSPENDED", "RETIRED", "PROTECT"),
 			flag(&listed.Sort, "sort", "`name`: by name"),
-		}, func(ctx context.Context, api *client.Client, _ []string) error {
-			return printList(a, api.ListSubmitters(ctx, listed), "SUBMITTER NAME STATUS IN_FLIGHT NEXT_NONCE QUEUED HELD WINDOW", func(s client.Submitter) []any {
+		}, func(q call) error {
+			return printList(a, q.api.ListSubmitters(q.ctx, listed), "SUBMITTER NAME STATUS IN_FLIGHT NEXT_NONCE QUEUED HELD WINDOW", func(s client.Submitter) []any {
 				return []any{s.Submitter, s.Name, s.Status, s.InFlightState, s.NextNonce, s.Queued, s.Held, s.MaxInFlight}
 			})
 		}),
@@ -34,61 +33,61 @@ func (a *app) submitterGroup() *cobra.Command {
 			flag(&window, "window", "how many of its transactions may be open at once"),
 			flag(&name, "name", "its name for people; empty: none"),
 			func(c *cobra.Command) { c.MarkFlagsOneRequired("window", "name") },
-		}, func(ctx context.Context, api *client.Client, args []string) error {
+		}, func(q call) error {
 			u := client.SubmitterUpdate{MaxInFlight: given(a, "window", window), Name: given(a, "name", name)}
-			return printing(a.printSubmitter)(api.UpdateSubmitter(ctx, args[0], u, a.why))
+			return printing(a.printSubmitter)(q.api.UpdateSubmitter(q.ctx, q.args[0], u, a.why))
 		}),
 		a.act("set-policy SUBMITTER", "Replace the limits of an account", []option{required(&policy, "policy", "its limits, a JSON `file`; - is stdin")},
-			func(ctx context.Context, api *client.Client, args []string) error {
+			func(q call) error {
 				p, err := parseFile(a, policy, client.ParsePolicy)
 				if err != nil {
 					return err
 				}
-				return printing(a.printSubmitter)(api.SetPolicy(ctx, args[0], p, a.why))
+				return printing(a.printSubmitter)(q.api.SetPolicy(q.ctx, q.args[0], p, a.why))
 			}),
 		a.act("set-callers SUBMITTER", "Replace the callers of an account", []option{
 			required(&callers, "caller", "who may post for it, as email:… or sub:…; may be given again"),
 			flag(&succeeds, "succeeds", "`NEW=OLD`: a caller of the list, and the former caller whose intents it gets"),
-		}, func(ctx context.Context, api *client.Client, args []string) error {
-			return printing(a.printSubmitter)(api.SetCallers(ctx, args[0], callers, succeeds, a.why))
+		}, func(q call) error {
+			return printing(a.printSubmitter)(q.api.SetCallers(q.ctx, q.args[0], callers, succeeds, a.why))
 		}),
 		a.act("change-signer SUBMITTER", "Change the signer of an account to where its key was moved", []option{required(&signer, "signer", "local, kms:… or remote:…")},
-			func(ctx context.Context, api *client.Client, args []string) error {
-				return printing(a.printSubmitter)(api.ChangeSigner(ctx, args[0], signer, a.why))
+			func(q call) error {
+				return printing(a.printSubmitter)(q.api.ChangeSigner(q.ctx, q.args[0], signer, a.why))
 			}),
 		actOn(a, "suspend SUBMITTER", "Accept no more intents of an account", (*client.Client).SuspendSubmitter, a.printSubmitter),
 		actOn(a, "resume SUBMITTER", "End the suspension of an account", (*client.Client).ResumeSubmitter, a.printSubmitter),
 		actOn(a, "retire SUBMITTER", "Retire an account for ever", (*client.Client).RetireSubmitter, a.printSubmitter),
-		a.list(operator, "queue SUBMITTER", "List the intents that wait for a nonce, in their order", nil, func(ctx context.Context, api *client.Client, args []string) error {
-			return printList(a, api.ListQueue(ctx, args[0]), "POSITION TXID REQUESTID STATE CAUSE SINCE CALLER", func(q client.QueuedTx) []any {
-				return []any{position(q.Position, q.PositionMore), q.TxID, q.RequestID, q.State, q.Cause, q.Since, q.Caller}
+		a.list(operator, "queue SUBMITTER", "List the intents that wait for a nonce, in their order", nil, func(q call) error {
+			return printList(a, q.api.ListQueue(q.ctx, q.args[0]), "POSITION TXID REQUESTID STATE CAUSE SINCE CALLER", func(t client.QueuedTx) []any {
+				return []any{position(t.Position, t.PositionMore), t.TxID, t.RequestID, t.State, t.Cause, t.Since, t.Caller}
 			})
 		}),
 		a.act("cancel-queue SUBMITTER", "Cancel queued intents without a nonce; repeat it while some remain", []option{flag(&of, "caller", "only those of this `caller`")},
-			func(ctx context.Context, api *client.Client, args []string) error {
-				r, err := api.CancelQueue(ctx, args[0], of, a.why)
+			func(q call) error {
+				r, err := q.api.CancelQueue(q.ctx, q.args[0], of, a.why)
 				err = a.answer(err, "cancelled", r.Cancelled, "remaining", r.Remaining, "bound to a nonce", r.Bound, "payouts", r.Payouts, "held for foreign transactions", r.Beside)
 				return cmp.Or(err, someRemain(r.Remaining))
 			}),
 		a.act("proceed SUBMITTER", "Let held intents proceed; repeat it while some remain",
 			[]option{required(&through, "through", "the `txId` of the newest intent that you have seen; later ones stay held")},
-			func(ctx context.Context, api *client.Client, args []string) error {
-				r, err := api.ProceedAll(ctx, args[0], through, a.why)
+			func(q call) error {
+				r, err := q.api.ProceedAll(q.ctx, q.args[0], through, a.why)
 				err = a.answer(err, "proceeded", r.Proceeded, "remaining", r.Remaining, "newer", r.Newer, "to be cancelled", r.Cancelled,
 					"payouts", r.Payouts, "held for foreign transactions", r.Beside)
 				return cmp.Or(err, someRemain(r.Remaining))
 			}),
 		a.list(operator, "lane SUBMITTER", "List the nonces of an account with their transactions",
 			[]option{flag(&from, "from", "the first `nonce`; default: where the open ones begin, or the newest")},
-			func(ctx context.Context, api *client.Client, args []string) error {
-				return printList(a, api.Lane(ctx, args[0], given(a, "from", from)), "NONCE KIND STATE SUBSTATE TXID REQUESTID CAUSE SINCE", func(n client.LaneNonce) []any {
-					return []any{n.Nonce, n.Kind, n.State, n.SubState, n.TxID, n.RequestID, n.Cause, n.Since}
-				})
+			func(q call) error {
+				return printList(a, q.api.Lane(q.ctx, q.args[0], given(a, "from", from)), "NONCE KIND STATE SUBSTATE TXID REQUESTID CAUSE SINCE",
+					func(n client.LaneNonce) []any {
+						return []any{n.Nonce, n.Kind, n.State, n.SubState, n.TxID, n.RequestID, n.Cause, n.Since}
+					})
 			}),
-		a.list(operator, "changes SUBMITTER", "List what operators changed of an account, the newest first", nil, func(ctx context.Context, api *client.Client, args []string) error {
-			return printList(a, api.ListChanges(ctx, args[0], 0), "AT ACTION BY APPROVED_BY REASON", func(h client.SubmitterChange) []any {
-				return []any{h.At, h.Action, h.By, h.ApprovedBy, h.Reason}
-			})
+		a.list(operator, "changes SUBMITTER", "List what operators changed of an account, the newest first", nil, func(q call) error {
+			return printList(a, q.api.ListChanges(q.ctx, q.args[0], 0), "AT ACTION BY APPROVED_BY REASON",
+				func(h client.SubmitterChange) []any { return []any{h.At, h.Action, h.By, h.ApprovedBy, h.Reason} })
 		}),
 		a.submitterUse())
 }
@@ -124,8 +123,8 @@ func (a *app) submitterRegister() *cobra.Command {
 		flag(&in.MaxInFlight, "window", "how many of its transactions may be open at once; default: the deployment's"),
 		flag(&policy, "policy", "its limits, a JSON `file`; - is stdin"),
 		flag(&in.Unlimited, "unlimited", "without limits: its callers may ask for all that it has"),
-	}, func(ctx context.Context, args []string) error {
-		in.Submitter = args[0]
+	}, func(q call) error {
+		in.Submitter = q.args[0]
 		if (policy == "") != in.Unlimited {
 			return usagef("want --policy FILE, or --unlimited for an account without limits")
 		}
@@ -140,19 +139,19 @@ func (a *app) submitterRegister() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printing(a.printSubmitter)(api.RegisterSubmitter(ctx, in))
+		return printing(a.printSubmitter)(api.RegisterSubmitter(q.ctx, in))
 	})
 	c.Example = `  fencepost submitter register eip155:1:0x… --caller email:shop@example.com --policy policy.json`
 	return c
 }
 
 func (a *app) submitterUse() *cobra.Command {
-	return a.call(operator, "policy-use SUBMITTER", "Show what counts now against the limits of an account", nil, func(ctx context.Context, api *client.Client, args []string) error {
-		use, err := api.PolicyUse(ctx, args[0], "")
+	return a.call(operator, "policy-use SUBMITTER", "Show what counts now against the limits of an account", nil, func(q call) error {
+		use, err := q.api.PolicyUse(q.ctx, q.args[0], "")
 		several := use.NextPageToken != ""
 		for err == nil && use.NextPageToken != "" {
 			earlier := use.Scopes
-			use, err = api.PolicyUse(ctx, args[0], use.NextPageToken)
+			use, err = q.api.PolicyUse(q.ctx, q.args[0], use.NextPageToken)
 			use.Scopes = append(earlier, use.Scopes...)
 		}
 		if err != nil {

@@ -22,20 +22,18 @@ func (a *app) transferGroup() *cobra.Command {
 	return group("transfer", "Move a user's money, and pay it out", a.transferCreate(), a.transferPayout(),
 		show(a, user, "get REQ_ID", "Show a transfer or payout", (*client.Client).Transfer, a.printTransfer),
 		a.call(user, "wait REQ_ID", "Wait until a transfer is COMMITTED (exit 0), FAILED or ROLLED_BACK (exit 1)", []option{w.timed()},
-			func(ctx context.Context, api *client.Client, args []string) error {
-				return a.waitTransfer(ctx, api, args[0], w)
-			}),
+			func(q call) error { return a.waitTransfer(q.ctx, q.api, q.args[0], w) }),
 		a.list(user, "list", "List the user's transfers and payouts, the newest first", []option{
 			flag((*string)(&listed.State), "state", "only those in this `state`", transferStates...),
-		}, func(ctx context.Context, api *client.Client, _ []string) error {
-			return printList(a, api.ListTransfers(ctx, listed), transferTitles, transferColumns)
+		}, func(q call) error {
+			return printList(a, q.api.ListTransfers(q.ctx, listed), transferTitles, transferColumns)
 		}),
 		a.list(operator, "find", "List transfers and payouts of all users (operators)", []option{
 			flag((*string)(&found.State), "state", "only in this `state`", transferStates...),
 			flag(&found.UserID, "user", "only of this `user`"),
 			flag(&found.Asset, "asset", "only of this `asset`"),
-		}, func(ctx context.Context, api *client.Client, _ []string) error {
-			return printList(a, api.ListAllTransfers(ctx, found), transferTitles+" USER RETRIES", func(t client.OperatorsTransfer) []any {
+		}, func(q call) error {
+			return printList(a, q.api.ListAllTransfers(q.ctx, found), transferTitles+" USER RETRIES", func(t client.OperatorsTransfer) []any {
 				return append(transferColumns(t.Transfer), t.UserID, t.RetryCount)
 			})
 		}),
@@ -45,14 +43,14 @@ func (a *app) transferGroup() *cobra.Command {
 			required(&in.Op, "op", "the `operation` that it waits for: withdraw, deposit or refund", "withdraw", "deposit", "refund"),
 			flag(&in.Outcome, "outcome", "after BEYOND_HORIZON alone: applied or not_applied", "applied", "not_applied"),
 			flag(&in.Line, "line", "with --outcome: the `line` of the core's journal that proves it"),
-		}, func(ctx context.Context, api *client.Client, args []string) error {
+		}, func(q call) error {
 			in.Reason = a.why
-			return printing(a.printTransfer)(api.ResolveTransfer(ctx, args[0], in))
+			return printing(a.printTransfer)(q.api.ResolveTransfer(q.ctx, q.args[0], in))
 		}),
 		a.act("acknowledge REQ_ID", "Silence the alerts about a transfer in its present state (operators)", []option{flag(&forTime, "for", "for how long, at most 720h")},
-			func(ctx context.Context, api *client.Client, args []string) error {
-				err := api.AcknowledgeTransfer(ctx, args[0], a.why, time.Now().Add(forTime))
-				return a.answer(err, "req_id", args[0], "alerts", "silenced while the state stays the same")
+			func(q call) error {
+				err := q.api.AcknowledgeTransfer(q.ctx, q.args[0], a.why, time.Now().Add(forTime))
+				return a.answer(err, "req_id", q.args[0], "alerts", "silenced while the state stays the same")
 			}))
 }
 
@@ -66,10 +64,10 @@ func (a *app) transferCreate() *cobra.Command {
 		required(&in.Amount, "amount", "a decimal `number`, such as 12.5"),
 		flag(&in.CID, "cid", "your own `key` of the request; default: a new one"),
 		w.optional(),
-	}, func(ctx context.Context, api *client.Client, _ []string) error {
+	}, func(q call) error {
 		a.useCID(&in.CID)
-		made, err := api.CreateTransfer(ctx, in)
-		return a.created(ctx, api, w, made, err)
+		made, err := q.api.CreateTransfer(q.ctx, in)
+		return a.created(q.ctx, q.api, w, made, err)
 	})
 	c.Example = "  fencepost transfer create --from FUNDING --to SPOT --asset USDT --amount 12.5 --cid move-1"
 	return c
@@ -84,10 +82,10 @@ func (a *app) transferPayout() *cobra.Command {
 		required(&in.Address, "address", "the `address` on the asset's chain"),
 		flag(&in.CID, "cid", "your own `key` of the request; default: a new one"),
 		w.optional(),
-	}, func(ctx context.Context, api *client.Client, _ []string) error {
+	}, func(q call) error {
 		a.useCID(&in.CID)
-		made, err := api.CreatePayout(ctx, in)
-		return a.created(ctx, api, w, made, err)
+		made, err := q.api.CreatePayout(q.ctx, in)
+		return a.created(q.ctx, q.api, w, made, err)
 	})
 }
 

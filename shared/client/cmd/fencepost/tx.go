@@ -25,14 +25,12 @@ func (a *app) txGroup() *cobra.Command {
 	var listed client.TxQuery
 	return group("tx", "Send transactions and follow them", a.txSend(), a.txGet(),
 		a.call(caller, "wait TXID", "Wait until a transaction is CONFIRMED (exit 0) or FAILED (exit 1)", []option{w.timed()},
-			func(ctx context.Context, api *client.Client, args []string) error {
-				return a.waitTx(ctx, api, args[0], w)
-			}),
+			func(q call) error { return a.waitTx(q.ctx, q.api, q.args[0], w) }),
 		a.list(caller, "list", "List your transactions of a submitter, the newest first", []option{
 			required(&listed.Submitter, "submitter", "the `account`"),
 			flag((*string)(&listed.State), "state", "only those in this `state`", txStates...),
-		}, func(ctx context.Context, api *client.Client, _ []string) error {
-			return printList(a, api.ListTx(ctx, listed), "TXID REQUESTID STATE SUBSTATE CREATED TXHASH", func(tx client.ListedTx) []any {
+		}, func(q call) error {
+			return printList(a, q.api.ListTx(q.ctx, listed), "TXID REQUESTID STATE SUBSTATE CREATED TXHASH", func(tx client.ListedTx) []any {
 				return []any{tx.TxID, tx.RequestID, tx.State, tx.SubState, tx.CreatedAt, tx.TxHash}
 			})
 		}),
@@ -40,25 +38,26 @@ func (a *app) txGroup() *cobra.Command {
 		show(a, operator, "why TXID", "Explain what a transaction waits for, and who can act (operators)", (*client.Client).WhyTx, a.printWhyTx),
 		a.txFind(),
 		show(a, operator, "inspect TXID", "Show a transaction with what its caller asked for (operators)", (*client.Client).InspectTx, a.printInspectedTx),
-		a.list(operator, "history TXID", "List the changes of a transaction, the oldest first (operators)", nil, func(ctx context.Context, api *client.Client, args []string) error {
-			return printList(a, api.ListTxHistory(ctx, args[0]), "AT FROM STATE SUBSTATE NONCE ATTEMPTS TXHASH NODE REASON", func(h client.TxChange) []any {
-				return []any{h.At, h.From, h.State, h.SubState, h.Nonce, h.Attempts, h.TxHash, h.Node, h.Reason}
-			})
+		a.list(operator, "history TXID", "List the changes of a transaction, the oldest first (operators)", nil, func(q call) error {
+			return printList(a, q.api.ListTxHistory(q.ctx, q.args[0]), "AT FROM STATE SUBSTATE NONCE ATTEMPTS TXHASH NODE REASON",
+				func(h client.TxChange) []any {
+					return []any{h.At, h.From, h.State, h.SubState, h.Nonce, h.Attempts, h.TxHash, h.Node, h.Reason}
+				})
 		}),
-		a.list(operator, "versions TXID", "List the signed versions of a transaction, the oldest first (operators)", nil, func(ctx context.Context, api *client.Client, args []string) error {
-			return printList(a, api.ListTxVersions(ctx, args[0]), "VERSION KIND SIGNED SENT TXHASH FEES", func(v client.TxVersion) []any {
+		a.list(operator, "versions TXID", "List the signed versions of a transaction, the oldest first (operators)", nil, func(q call) error {
+			return printList(a, q.api.ListTxVersions(q.ctx, q.args[0]), "VERSION KIND SIGNED SENT TXHASH FEES", func(v client.TxVersion) []any {
 				return []any{v.Version, v.Kind, v.SignedAt, v.LastSentAt, v.TxHash, v.Fees}
 			})
 		}),
 		a.act("decide TXID ACTION", "Decide about a transaction with a nonce: wait, rebroadcast, replace or placeholder (operators)",
 			[]option{lastArgument("wait", "rebroadcast", "replace", "placeholder")},
-			func(ctx context.Context, api *client.Client, args []string) error {
-				done, err := api.DecideTx(ctx, args[0], args[1], a.why)
+			func(q call) error {
+				done, err := q.api.DecideTx(q.ctx, q.args[0], q.args[1], a.why)
 				return a.answer(err, "txId", done.TxID, "state", done.State, "requested action", done.RequestedAction)
 			}),
-		a.act("proceed TXID", "Let a held intent proceed (operators)", nil, func(ctx context.Context, api *client.Client, args []string) error {
-			state, err := api.Proceed(ctx, args[0], a.why)
-			return a.answer(err, "txId", args[0], "state", state)
+		a.act("proceed TXID", "Let a held intent proceed (operators)", nil, func(q call) error {
+			state, err := q.api.Proceed(q.ctx, q.args[0], a.why)
+			return a.answer(err, "txId", q.args[0], "state", state)
 		}))
 }
 
@@ -116,7 +115,7 @@ func (a *app) txSend() *cobra.Command {
 		flag(&f.file, "payload", "the whole payload as JSON, from a `file`; - is stdin"),
 		flag(&f.until, "valid-until", "the latest `time` at which it may get a nonce, such as 2027-01-31T12:00:00Z"),
 		w.optional(),
-	}, func(ctx context.Context, _ []string) error { return a.sendTx(ctx, f, w) })
+	}, func(q call) error { return a.sendTx(q.ctx, f, w) })
 	c.Long = `Send posts an intent. The same intent under the same request id is the same transaction, however often it is sent.
 Without --request-id a new one is made. It is printed before the call, so that the command can be repeated after
 a lost answer. Amounts are whole numbers in wei.`
@@ -328,7 +327,7 @@ func (a *app) waitEnd(err error, last, command, id string) error {
 func (a *app) txCancel() *cobra.Command {
 	var why string
 	const short = "Cancel a transaction: CANCELLED (exit 0), EXECUTED (exit 1) or PENDING (exit 3: ask again)"
-	return a.command("cancel TXID", short, []option{flag(&why, "reason", "cancel as an operator: why, kept with your name")}, func(ctx context.Context, args []string) error {
+	return a.command("cancel TXID", short, []option{flag(&why, "reason", "cancel as an operator: why, kept with your name")}, func(q call) error {
 		as := caller
 		if a.hasFlag("reason") {
 			as = operator
@@ -342,11 +341,11 @@ func (a *app) txCancel() *cobra.Command {
 		}
 		var outcome client.Outcome
 		if as == operator {
-			outcome, err = api.CancelTxAsOperator(ctx, args[0], why)
+			outcome, err = api.CancelTxAsOperator(q.ctx, q.args[0], why)
 		} else {
-			outcome, err = api.CancelTx(ctx, args[0])
+			outcome, err = api.CancelTx(q.ctx, q.args[0])
 		}
-		return cmp.Or(a.answer(err, "outcome", outcome), cancelEnd(args[0], outcome))
+		return cmp.Or(a.answer(err, "outcome", outcome), cancelEnd(q.args[0], outcome))
 	})
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,27 +16,28 @@ func (a *app) printWhyTx(why client.TxWhy) error {
 }
 
 func (a *app) txFind() *cobra.Command {
-	var q client.TxFilter
+	var filter client.TxFilter
 	var nonce uint64
 	var since time.Duration
 	return a.list(operator, "find", "List transactions of all submitters (operators)", []option{
-		flag(&q.Submitter, "submitter", "only of this `account`"),
-		flag((*string)(&q.State), "state", "only in this `state`", txStates...),
-		flag(&q.Cause, "cause", "only those that wait for this stored `cause`"),
-		flag(&q.Caller, "caller", "only of this `caller`"),
-		flag(&q.Hash, "hash", "the transaction with this `hash` of any version"),
-		flag(&q.RequestID, "request-id", "only under this `key`"),
+		flag(&filter.Submitter, "submitter", "only of this `account`"),
+		flag((*string)(&filter.State), "state", "only in this `state`", txStates...),
+		flag(&filter.Cause, "cause", "only those that wait for this stored `cause`"),
+		flag(&filter.Caller, "caller", "only of this `caller`"),
+		flag(&filter.Hash, "hash", "the transaction with this `hash` of any version"),
+		flag(&filter.RequestID, "request-id", "only under this `key`"),
 		flag(&nonce, "nonce", "with --submitter: the transaction with this `nonce`"),
 		flag(&since, "since", "only those that were accepted in this last `time`, by this machine's clock"),
 		func(c *cobra.Command) { c.Args = cobra.NoArgs },
-	}, func(ctx context.Context, api *client.Client, _ []string) error {
-		q.Nonce = given(a, "nonce", nonce)
+	}, func(q call) error {
+		filter.Nonce = given(a, "nonce", nonce)
 		if since != 0 {
-			q.Since = time.Now().Add(-since)
+			filter.Since = time.Now().Add(-since)
 		}
-		return printList(a, api.FindTxs(ctx, q), "TXID SUBMITTER NONCE REQUESTID STATE SUBSTATE CAUSE CALLER", func(tx client.FoundTx) []any {
-			return []any{tx.TxID, tx.Submitter, tx.Nonce, tx.RequestID, tx.State, tx.SubState, tx.Cause, tx.Caller}
-		})
+		return printList(a, q.api.FindTxs(q.ctx, filter), "TXID SUBMITTER NONCE REQUESTID STATE SUBSTATE CAUSE CALLER",
+			func(tx client.FoundTx) []any {
+				return []any{tx.TxID, tx.Submitter, tx.Nonce, tx.RequestID, tx.State, tx.SubState, tx.Cause, tx.Caller}
+			})
 	})
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -14,8 +13,8 @@ func (a *app) webhookGroup() *cobra.Command {
 	var in client.RedeliveryRequest
 	var submitter string
 	return group("webhook", "Receive webhooks, and look after the endpoints", a.webhookListen(),
-		a.list(operator, "list", "List the endpoints, which are settings (operators)", nil, func(ctx context.Context, api *client.Client, _ []string) error {
-			all, err := api.WebhookEndpoints(ctx)
+		a.list(operator, "list", "List the endpoints, which are settings (operators)", nil, func(q call) error {
+			all, err := q.api.WebhookEndpoints(q.ctx)
 			return printList(a, each(all, err), "NAME KIND HOST BACKLOG OLDEST PAUSED LAST_ANSWER", func(e client.WebhookEndpoint) []any {
 				return []any{e.Name, e.Kind, e.Host, backlog(e), cmp.Or(e.Oldest, &client.EndpointOldest{}).Since, paused(e), answered(e.LastAnswer)}
 			})
@@ -26,11 +25,11 @@ func (a *app) webhookGroup() *cobra.Command {
 		a.act("redeliver ENDPOINT", "Deliver the events after a cursor again (operators)", []option{
 			required(&in.After, "after", "the `cursor` of an event, from fencepost events tail"),
 			flag(&submitter, "submitter", "only the events of this `account`"),
-		}, func(ctx context.Context, api *client.Client, args []string) error {
+		}, func(q call) error {
 			if in.Reason = a.why; submitter != "" {
 				in.Submitter = &submitter
 			}
-			r, err := api.RedeliverEvents(ctx, args[0], in)
+			r, err := q.api.RedeliverEvents(q.ctx, q.args[0], in)
 			return a.answer(err, "endpoint", r.Endpoint, "after", r.After, "submitters", r.Submitters)
 		}))
 }
@@ -61,14 +60,14 @@ func answered(to *client.EndpointAnswer) string {
 	return fmt.Sprintf("%d at %s", *to.Status, cell(to.At))
 }
 
-func (a *app) testWebhook(ctx context.Context, api *client.Client, args []string) error {
-	r, err := api.TestWebhookEndpoint(ctx, args[0], a.why)
-	err = a.answer(err, "endpoint", args[0], "accepted", r.Accepted, "answer", answered(r.Answer), "at", r.At)
+func (a *app) testWebhook(q call) error {
+	r, err := q.api.TestWebhookEndpoint(q.ctx, q.args[0], a.why)
+	err = a.answer(err, "endpoint", q.args[0], "accepted", r.Accepted, "answer", answered(r.Answer), "at", r.At)
 	if err == nil && !r.Accepted && (r.Answer == nil || r.Answer.Status == nil) {
-		return endf(exitUnknown, "%s: no answer to the test event, which may have arrived: see fencepost webhook list", args[0])
+		return endf(exitUnknown, "%s: no answer to the test event, which may have arrived: see fencepost webhook list", q.args[0])
 	}
 	if err == nil && !r.Accepted {
-		err = endf(exitFailed, "%s did not accept the test event: %s", args[0], answered(r.Answer))
+		err = endf(exitFailed, "%s did not accept the test event: %s", q.args[0], answered(r.Answer))
 	}
 	return err
 }
