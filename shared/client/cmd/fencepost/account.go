@@ -14,7 +14,7 @@ import (
 func (a *app) accountGroup() *cobra.Command {
 	return group("account", "Show users' accounts, and book money from and to the outside", a.accountList(),
 		a.ofNumber(operator, "get USER ASSET", "Show an account in both ledgers, and the last acts on it (operators)", nil,
-			func(q call) error { return printing(a.printAccount)(q.api.ShowAccount(q.ctx, q.id, q.args[1])) }),
+			func(q call) error { return a.printAccount(q.api.ShowAccount(q.ctx, q.id, q.args[1])) }),
 		a.accountBook("deposit", "Book money from the outside, once for each id (operators, the deposit service)", (*client.Client).BookDeposit),
 		a.accountBook("withdraw", "Book money that has left to the outside, once for each id (operators)", (*client.Client).BookWithdrawal),
 		a.ofNumber(operator, "set-status USER ASSET STATUS", "Set an account in both ledgers to ACTIVE, FROZEN or DISABLED (operators)",
@@ -83,13 +83,13 @@ func balance(s client.AccountSide) string {
 	return s.State
 }
 
-func (a *app) printAccount(t client.AccountDetail) error {
+func (a *app) printAccount(t client.AccountDetail, err error) error {
 	pairs := []any{"user", t.UserID, "asset", t.Asset, "Funding", balance(t.Funding), "Funding's status", t.Funding.Status, "Spot", balance(t.Spot), "Spot's status", t.Spot.Status,
 		"wanted status", t.Wanted, "both have it", t.Agreed}
 	for _, act := range t.Acts {
 		pairs = append(pairs, fmt.Sprintf("act %d", act.ActID), strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s %s by %s: %s", cell(act.At), act.Kind, act.State, act.Account, act.Amount+act.Status, act.By, act.Reason)), " "))
 	}
-	return a.printAnswer(pairs...)
+	return a.answer(err, pairs...)
 }
 
 func (a *app) accountBook(verb, short string, book func(*client.Client, context.Context, int64, string, client.Money) (client.AccountAct, error)) *cobra.Command {
@@ -115,7 +115,7 @@ func (a *app) accountBook(verb, short string, book func(*client.Client, context.
 
 func (a *app) setAccountStatus(q call) error {
 	t, err := q.api.SetAccountStatus(q.ctx, q.id, q.args[1], q.args[2], a.why)
-	err = printing(a.printAccount)(t, err)
+	err = a.printAccount(t, err)
 	if err == nil && !t.Agreed {
 		return endf(exitUnknown, "not both ledgers are known to have %s, and the sweep repeats it: see fencepost account get %d %s", t.Wanted, t.UserID, t.Asset)
 	}

@@ -48,15 +48,11 @@ webhook or mq_outbox. Elsewhere the answer is NOT_FOUND: follow transactions by 
 
 // printEvents prints the events after the place in q, and moves it behind them.
 func (a *app) printEvents(ctx context.Context, api *client.Client, q *client.EventQuery) error {
-	w := newTable(a.out)
 	for e, err := range api.Events(ctx, *q) {
 		if err != nil {
 			return err
 		}
-		if err := a.printRow(w, []any{e.Cursor, e.Timestamp, e.Type, e.TxID, e.RequestID, e.Sequence, e.Data}); err != nil {
-			return err
-		}
-		if err := w.Flush(); err != nil { // each at once: the next may be long in coming
+		if err := a.printAlone(e.Cursor, e.Timestamp, e.Type, e.TxID, e.RequestID, e.Sequence, e.Data); err != nil {
 			return err
 		}
 		q.PageToken = e.Cursor

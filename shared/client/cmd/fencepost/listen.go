@@ -188,9 +188,5 @@ func (r *receiver) print(body []byte) error {
 	if err := json.Unmarshal(body, &e); err != nil {
 		return err
 	}
-	w := newTable(r.a.out)
-	if err := r.a.printRow(w, []any{e.Timestamp, e.Type, e.TxID, e.RequestID, e.Sequence, e.Data}); err != nil {
-		return err
-	}
-	return w.Flush()
+	return r.a.printAlone(e.Timestamp, e.Type, e.TxID, e.RequestID, e.Sequence, e.Data)
 }

@@ -157,13 +157,13 @@ func (a *app) list(as role, use, short string, options []option, do action) *cob
 }
 
 // actOn is [app.act] for a command that prints what the call returns. Its argument is the call's subject.
-func actOn[T any](a *app, use, short string, do func(*client.Client, context.Context, string, string) (T, error), print func(T) error) *cobra.Command {
-	return a.act(use, short, nil, func(q call) error { return printing(print)(do(q.api, q.ctx, q.args[0], a.why)) })
+func actOn[T any](a *app, use, short string, do func(*client.Client, context.Context, string, string) (T, error), print func(T, error) error) *cobra.Command {
+	return a.act(use, short, nil, func(q call) error { return print(do(q.api, q.ctx, q.args[0], a.why)) })
 }
 
 // show is [app.call] for a command that prints what the call returns. Its argument is the call's subject.
-func show[T any](a *app, as role, use, short string, do func(*client.Client, context.Context, string) (T, error), print func(T) error) *cobra.Command {
-	return a.call(as, use, short, nil, func(q call) error { return printing(print)(do(q.api, q.ctx, q.args[0])) })
+func show[T any](a *app, as role, use, short string, do func(*client.Client, context.Context, string) (T, error), print func(T, error) error) *cobra.Command {
+	return a.call(as, use, short, nil, func(q call) error { return print(do(q.api, q.ctx, q.args[0])) })
 }
 
 func (a *app) versionCommand() *cobra.Command {

@@ -121,9 +121,12 @@ func printLine(w io.Writer, value []byte) error {
 	return err
 }
 
-// printAnswer prints the API's last answer with --json, and the pairs of names and values otherwise. Pairs without a
-// value are omitted. If the answer has no body, --json prints the pairs too.
-func (a *app) printAnswer(pairs ...any) error {
+// answer prints the API's last answer with --json, and the pairs of names and values otherwise, or passes the call's error on. Pairs
+// without a value are omitted. If the answer has no body, --json prints the pairs too.
+func (a *app) answer(err error, pairs ...any) error {
+	if err != nil {
+		return err
+	}
 	if a.json && len(a.answers.body) > 0 {
 		return printLine(a.out, a.answers.body)
 	}
@@ -141,24 +144,6 @@ func (a *app) printAnswer(pairs ...any) error {
 		}
 	}
 	return w.Flush()
-}
-
-// answer is [app.printAnswer] after a call, or passes the call's error on.
-func (a *app) answer(err error, pairs ...any) error {
-	if err != nil {
-		return err
-	}
-	return a.printAnswer(pairs...)
-}
-
-// printing ends a command: the function that it returns prints what a call returned, or passes the call's error on.
-func printing[T any](print func(T) error) func(T, error) error {
-	return func(value T, err error) error {
-		if err != nil {
-			return err
-		}
-		return print(value)
-	}
 }
 
 // newTable aligns columns that are separated by tabs. Its errors are those of Flush.
@@ -210,6 +195,12 @@ func (a *app) printRow(w io.Writer, columns []any) error {
 	}
 	_, err := fmt.Fprintln(w, strings.Join(texts, "\t"))
 	return err
+}
+
+// printAlone prints a row at once, since the next one may be long in coming.
+func (a *app) printAlone(columns ...any) error {
+	w := newTable(a.out)
+	return errors.Join(a.printRow(w, columns), w.Flush())
 }
 
 // each yields the elements of a slice, or the error.

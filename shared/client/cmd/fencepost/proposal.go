@@ -22,12 +22,12 @@ func (a *app) proposalGroup() *cobra.Command {
 		actOn(a, "reject PROPOSAL", "End a proposal that was not carried out", (*client.Client).Reject, a.printProposal))
 }
 
-func (a *app) printProposal(p client.Proposal) error {
+func (a *app) printProposal(p client.Proposal, err error) error {
 	pairs := []any{"proposal", p.ProposalID, "status", p.Status, "act", p.Act, "effect", p.Effect, "subject", p.Subject, "request", p.Method + " " + p.Path, "body", p.Body,
 		"observed state", p.ObservedState, "proposed by", p.ProposedBy, "reason", p.Reason, "created", p.CreatedAt, "expires", p.ExpiresAt,
 		"approved by", p.ApprovedBy, "why approved", p.ApproveReason, "ended by", p.ClosedBy, "why ended", p.CloseReason}
 	if p.Outcome != nil {
 		pairs = append(pairs, "the act's answer", fmt.Sprintf("%d %s", p.Outcome.Status, p.Outcome.Body))
 	}
-	return a.printAnswer(pairs...)
+	return a.answer(err, pairs...)
 }

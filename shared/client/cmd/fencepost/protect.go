@@ -50,15 +50,15 @@ func (a *app) protectGroup() *cobra.Command {
 		a.protectUntouched())
 }
 
-func (a *app) printIncident(s client.Submitter) error {
+func (a *app) printIncident(s client.Submitter, err error) error {
 	if s.Protect == nil {
-		return a.printAnswer("submitter", s.Submitter, "protect", "no incident is open")
+		return a.answer(err, "submitter", s.Submitter, "protect", "no incident is open")
 	}
 	pairs := []any{"submitter", s.Submitter, "incident", s.Protect.Incident, "since", s.Protect.Since, "evidence", s.Protect.Evidence, "next nonce", s.NextNonce, "queued", s.Queued}
 	if n := s.Chain; n != nil {
 		pairs = append(pairs, "chain's count", n.Latest, "pending", n.Pending, "finalized", n.Finalized)
 	}
-	return a.printAnswer(append(pairs, "runbook", "docs/runbooks/protect.md", "next", "fencepost protect lost "+s.Submitter)...)
+	return a.answer(err, append(pairs, "runbook", "docs/runbooks/protect.md", "next", "fencepost protect lost "+s.Submitter)...)
 }
 
 func (a *app) protectLost() *cobra.Command {
@@ -107,7 +107,7 @@ func (a *app) protectRelease() *cobra.Command {
 	}, func(q call) error {
 		in.Reason, in.Count = a.why, given(a, "count", count)
 		in.Requests, in.Hashes, in.Executed = requests, hashes, executed
-		return printing(a.printRelease)(q.api.Release(q.ctx, q.args[0], in))
+		return a.printRelease(q.api.Release(q.ctx, q.args[0], in))
 	})
 	c.Long = "Release ends a PROTECT incident. Read docs/runbooks/protect.md first, and try it with --dry-run, which changes nothing."
 	c.Example = `  fencepost protect release eip155:1:0x… --incident 3 --mode resume --reason 'the node was behind'
@@ -150,7 +150,7 @@ func (b *byNonce) Set(text string) error {
 	return nil
 }
 
-func (a *app) printRelease(r client.ReleaseReport) error {
+func (a *app) printRelease(r client.ReleaseReport, err error) error {
 	pairs := []any{"submitter", r.Submitter, "incident", r.Incident, "dry run, nothing was changed", r.DryRun, "next nonce", r.NextNonce}
 	for _, nonce := range r.Displaced {
 		pairs = append(pairs, fmt.Sprint("nonce ", nonce), "displaced")
@@ -164,7 +164,7 @@ func (a *app) printRelease(r client.ReleaseReport) error {
 	if r.Filling != nil {
 		pairs = append(pairs, "placeholders fill", fmt.Sprintf("from %d to below %d", r.Filling.From, r.Filling.Below))
 	}
-	return a.printAnswer(pairs...)
+	return a.answer(err, pairs...)
 }
 
 func (a *app) protectWriteOff() *cobra.Command {

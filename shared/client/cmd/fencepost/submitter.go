@@ -35,7 +35,7 @@ func (a *app) submitterGroup() *cobra.Command {
 			func(c *cobra.Command) { c.MarkFlagsOneRequired("window", "name") },
 		}, func(q call) error {
 			u := client.SubmitterUpdate{MaxInFlight: given(a, "window", window), Name: given(a, "name", name)}
-			return printing(a.printSubmitter)(q.api.UpdateSubmitter(q.ctx, q.args[0], u, a.why))
+			return a.printSubmitter(q.api.UpdateSubmitter(q.ctx, q.args[0], u, a.why))
 		}),
 		a.act("set-policy SUBMITTER", "Replace the limits of an account", []option{required(&policy, "policy", "its limits, a JSON `file`; - is stdin")},
 			func(q call) error {
@@ -43,18 +43,16 @@ func (a *app) submitterGroup() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printing(a.printSubmitter)(q.api.SetPolicy(q.ctx, q.args[0], p, a.why))
+				return a.printSubmitter(q.api.SetPolicy(q.ctx, q.args[0], p, a.why))
 			}),
 		a.act("set-callers SUBMITTER", "Replace the callers of an account", []option{
 			required(&callers, "caller", "who may post for it, as email:… or sub:…; may be given again"),
 			flag(&succeeds, "succeeds", "`NEW=OLD`: a caller of the list, and the former caller whose intents it gets"),
 		}, func(q call) error {
-			return printing(a.printSubmitter)(q.api.SetCallers(q.ctx, q.args[0], callers, succeeds, a.why))
+			return a.printSubmitter(q.api.SetCallers(q.ctx, q.args[0], callers, succeeds, a.why))
 		}),
 		a.act("change-signer SUBMITTER", "Change the signer of an account to where its key was moved", []option{required(&signer, "signer", "local, kms:… or remote:…")},
-			func(q call) error {
-				return printing(a.printSubmitter)(q.api.ChangeSigner(q.ctx, q.args[0], signer, a.why))
-			}),
+			func(q call) error { return a.printSubmitter(q.api.ChangeSigner(q.ctx, q.args[0], signer, a.why)) }),
 		actOn(a, "suspend SUBMITTER", "Accept no more intents of an account", (*client.Client).SuspendSubmitter, a.printSubmitter),
 		actOn(a, "resume SUBMITTER", "End the suspension of an account", (*client.Client).ResumeSubmitter, a.printSubmitter),
 		actOn(a, "retire SUBMITTER", "Retire an account for ever", (*client.Client).RetireSubmitter, a.printSubmitter),
@@ -92,7 +90,7 @@ func (a *app) submitterGroup() *cobra.Command {
 		a.submitterUse())
 }
 
-func (a *app) printSubmitter(s client.Submitter) error {
+func (a *app) printSubmitter(s client.Submitter, err error) error {
 	pairs := []any{
 		"submitter", s.Submitter, "name", s.Name, "status", s.Status, "signer", s.Signer, "callers", s.Callers, "in flight", s.InFlightState,
 		"open nonce", s.InFlightNonce, "open tx", s.InFlightTxID, "next nonce", s.NextNonce, "start nonce", s.StartNonce, "window", s.MaxInFlight,
@@ -109,7 +107,7 @@ func (a *app) printSubmitter(s client.Submitter) error {
 	if n := s.Chain; n != nil {
 		pairs = append(pairs, "balance in wei", n.Balance, "chain's count", n.Latest, "pending", n.Pending, "finalized", n.Finalized, "nodes' error", n.Error)
 	}
-	return a.printAnswer(pairs...)
+	return a.answer(err, pairs...)
 }
 
 func (a *app) submitterRegister() *cobra.Command {
@@ -139,7 +137,7 @@ func (a *app) submitterRegister() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printing(a.printSubmitter)(api.RegisterSubmitter(q.ctx, in))
+		return a.printSubmitter(api.RegisterSubmitter(q.ctx, in))
 	})
 	c.Example = `  fencepost submitter register eip155:1:0x… --caller email:shop@example.com --policy policy.json`
 	return c
@@ -164,6 +162,6 @@ func (a *app) submitterUse() *cobra.Command {
 		for _, s := range use.Scopes {
 			pairs = append(pairs, s.Scope, strings.TrimSpace(fmt.Sprintf("%s in 24 h, %d intents in 60 s", s.InDay, s.IntentsInMinute)))
 		}
-		return a.printAnswer(pairs...)
+		return a.answer(nil, pairs...)
 	})
 }

@@ -45,7 +45,7 @@ func (a *app) transferGroup() *cobra.Command {
 			flag(&in.Line, "line", "with --outcome: the `line` of the core's journal that proves it"),
 		}, func(q call) error {
 			in.Reason = a.why
-			return printing(a.printTransfer)(q.api.ResolveTransfer(q.ctx, q.args[0], in))
+			return a.printTransfer(q.api.ResolveTransfer(q.ctx, q.args[0], in))
 		}),
 		a.act("acknowledge REQ_ID", "Silence the alerts about a transfer in its present state (operators)", []option{flag(&forTime, "for", "for how long, at most 720h")},
 			func(q call) error {
@@ -105,7 +105,7 @@ func (a *app) created(ctx context.Context, api *client.Client, w waitFlags, made
 		a.note(note{Text: "req_id " + made.ReqID, ReqID: made.ReqID})
 		return a.waitTransfer(ctx, api, made.ReqID, w)
 	}
-	err = a.printAnswer("req_id", made.ReqID, "state", made.State, "code", made.Code, "message", made.Message, "reason", made.Reason)
+	err = a.answer(nil, "req_id", made.ReqID, "state", made.State, "code", made.Code, "message", made.Message, "reason", made.Reason)
 	return cmp.Or(err, transferEnd(made.ReqID, made.State, made.Reason))
 }
 
@@ -117,14 +117,14 @@ func transferEnd(reqID string, state client.TransferState, why string) error {
 	return nil
 }
 
-func (a *app) printTransfer(t client.Transfer) error {
-	return a.printAnswer("req_id", t.ReqID, "state", t.State, "reason", t.Reason, "from", t.From, "to", t.To, "address", t.Address,
+func (a *app) printTransfer(t client.Transfer, err error) error {
+	return a.answer(err, "req_id", t.ReqID, "state", t.State, "reason", t.Reason, "from", t.From, "to", t.To, "address", t.Address,
 		"asset", t.Asset, "amount", t.Amount, "created", t.CreatedAt, "updated", t.UpdatedAt)
 }
 
 func (a *app) waitTransfer(ctx context.Context, api *client.Client, reqID string, w waitFlags) error {
 	last, err := follow(ctx, a, w, "transfer wait", reqID, api.Transfer, func(t client.Transfer) (string, bool) { return string(t.State), t.State.Final() })
-	return cmp.Or(printing(a.printTransfer)(last, err), transferEnd(reqID, last.State, last.Reason))
+	return cmp.Or(a.printTransfer(last, err), transferEnd(reqID, last.State, last.Reason))
 }
 
 const transferTitles = "REQ_ID STATE FROM TO ASSET AMOUNT CREATED REASON"
@@ -133,7 +133,7 @@ func transferColumns(t client.Transfer) []any {
 	return []any{t.ReqID, t.State, t.From, t.To, t.Asset, t.Amount, t.CreatedAt, t.Reason}
 }
 
-func (a *app) printWhyTransfer(w client.Why) error {
-	return a.printAnswer("req_id", w.ReqID, "user", w.UserID, "cid", w.CID, "state", w.State, "since", w.StateSince, "reason", w.Reason, "the money is", w.Where,
+func (a *app) printWhyTransfer(w client.Why, err error) error {
+	return a.answer(err, "req_id", w.ReqID, "user", w.UserID, "cid", w.CID, "state", w.State, "since", w.StateSince, "reason", w.Reason, "the money is", w.Where,
 		"last evidence", w.LastEvidence, "waits for", w.WouldUnblock, "next try", w.NextTryAt, "retries", w.RetryCount, "proved by", w.ProvedBy)
 }

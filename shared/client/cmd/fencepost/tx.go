@@ -205,7 +205,7 @@ func (a *app) sendTx(ctx context.Context, f intentFlags, w waitFlags) error {
 		a.note(note{Text: "txId " + created.TxID, TxID: created.TxID})
 		return a.waitTx(ctx, c, created.TxID, w)
 	}
-	return a.printAnswer("txId", created.TxID, "requestId", in.RequestID)
+	return a.answer(nil, "txId", created.TxID, "requestId", in.RequestID)
 }
 
 func (a *app) txGet() *cobra.Command {
@@ -226,7 +226,7 @@ func (a *app) txGet() *cobra.Command {
 		} else {
 			tx, err = api.TxByRequest(c.Context(), submitter, requestID)
 		}
-		return printing(a.printTx)(tx, err)
+		return a.printTx(tx, err)
 	}
 	flag(&submitter, "submitter", "with --request-id: the `account`")(c)
 	flag(&requestID, "request-id", "your `key` of the request")(c)
@@ -234,7 +234,7 @@ func (a *app) txGet() *cobra.Command {
 	return c
 }
 
-func (a *app) printTx(tx client.Tx) error {
+func (a *app) printTx(tx client.Tx, err error) error {
 	pairs := []any{
 		"txId", tx.TxID, "submitter", tx.Submitter, "requestId", tx.RequestID, "state", tx.State, "subState", tx.SubState, "nonce", tx.Nonce,
 		"txHash", tx.TxHash, "replacedByHash", tx.ReplacedByHash, "lastError", tx.LastError, "lastErrorDetail", tx.LastErrorDetail,
@@ -243,7 +243,7 @@ func (a *app) printTx(tx client.Tx) error {
 	if r := tx.Receipt; r != nil {
 		pairs = append(pairs, "block", r.BlockNumber, "succeeded", r.Succeeded, "confirmations", len(tx.Confirmations))
 	}
-	return a.printAnswer(append(pairs, waitingPairs(tx.Waiting)...)...)
+	return a.answer(err, append(pairs, waitingPairs(tx.Waiting)...)...)
 }
 
 func waitingPairs(w *client.Waiting) []any {
@@ -275,7 +275,7 @@ func (a *app) waitTx(ctx context.Context, c *client.Client, txID string, w waitF
 		}
 		return state, tx.State.Final()
 	})
-	err = printing(a.printTx)(tx, err)
+	err = a.printTx(tx, err)
 	if err == nil && tx.State != client.Confirmed {
 		err = endf(exitFailed, "%s is %s %s: %s", txID, tx.State, tx.SubState, cmp.Or(tx.LastError, "see its subState"))
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/fencepost/fencepost/shared/client"
 )
 
-func (a *app) printWhyTx(why client.TxWhy) error {
+func (a *app) printWhyTx(why client.TxWhy, err error) error {
 	pairs := []any{"txId", why.TxID, "state", why.State, "subState", why.SubState, "lastError", why.LastError, "detail", why.LastErrorDetail}
 	pairs = append(pairs, waitingPairs(why.Waiting)...)
-	return a.printAnswer(append(pairs, "next actor", why.NextActor, "what to do", why.Action, "runbook", why.Runbook,
+	return a.answer(err, append(pairs, "next actor", why.NextActor, "what to do", why.Action, "runbook", why.Runbook,
 		"next check", why.NextCheckAt, "leased by", why.LeasedBy, "requested action", why.RequestedAction)...)
 }
 
@@ -41,12 +41,12 @@ func (a *app) txFind() *cobra.Command {
 	})
 }
 
-func (a *app) printInspectedTx(found client.InspectedTx) error {
+func (a *app) printInspectedTx(found client.InspectedTx, err error) error {
 	tx := found.Transaction
 	pairs := []any{"txId", tx.TxID, "state", tx.State, "subState", tx.SubState, "nonce", tx.Nonce, "caller", found.Caller, "requestId", tx.RequestID, "traceId", found.TraceID}
 	if p := found.Payload; p != nil {
 		pairs = append(pairs, "to", p.To, "value", p.Value, "data", p.Data, "gas", p.Gas, "maxGas", p.MaxGas, "maxFeePerGas", p.MaxFeePerGas,
 			"maxPriorityFeePerGas", p.MaxPriorityFeePerGas, "handler", p.Handler, "args", p.Args)
 	}
-	return a.printAnswer(pairs...)
+	return a.answer(err, pairs...)
 }

@@ -72,6 +72,6 @@ func (a *app) testWebhook(q call) error {
 	return err
 }
 
-func (a *app) printPause(e client.WebhookEndpoint) error {
-	return a.printAnswer("endpoint", e.Name, "backlog", backlog(e), "paused", paused(e))
+func (a *app) printPause(e client.WebhookEndpoint, err error) error {
+	return a.answer(err, "endpoint", e.Name, "backlog", backlog(e), "paused", paused(e))
 }
