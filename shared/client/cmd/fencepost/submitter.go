@@ -51,7 +51,8 @@ func (a *app) submitterGroup() *cobra.Command {
 		}, func(q call) error {
 			return a.printSubmitter(q.api.SetCallers(q.ctx, q.args[0], callers, succeeds, a.why))
 		}),
-		a.act("change-signer SUBMITTER", "Change the signer of an account to where its key was moved", []option{required(&signer, "signer", "local, kms:… or remote:…")},
+		a.act("change-signer SUBMITTER", "Change the signer of an account to where its key was moved",
+			[]option{required(&signer, "signer", "local, kms:… or remote:…")},
 			func(q call) error { return a.printSubmitter(q.api.ChangeSigner(q.ctx, q.args[0], signer, a.why)) }),
 		actOn(a, "suspend SUBMITTER", "Accept no more intents of an account", (*client.Client).SuspendSubmitter, a.printSubmitter),
 		actOn(a, "resume SUBMITTER", "End the suspension of an account", (*client.Client).ResumeSubmitter, a.printSubmitter),
@@ -61,10 +62,12 @@ func (a *app) submitterGroup() *cobra.Command {
 				return []any{position(t.Position, t.PositionMore), t.TxID, t.RequestID, t.State, t.Cause, t.Since, t.Caller}
 			})
 		}),
-		a.act("cancel-queue SUBMITTER", "Cancel queued intents without a nonce; repeat it while some remain", []option{flag(&of, "caller", "only those of this `caller`")},
+		a.act("cancel-queue SUBMITTER", "Cancel queued intents without a nonce; repeat it while some remain",
+			[]option{flag(&of, "caller", "only those of this `caller`")},
 			func(q call) error {
 				r, err := q.api.CancelQueue(q.ctx, q.args[0], of, a.why)
-				err = a.answer(err, "cancelled", r.Cancelled, "remaining", r.Remaining, "bound to a nonce", r.Bound, "payouts", r.Payouts, "held for foreign transactions", r.Beside)
+				err = a.answer(err, "cancelled", r.Cancelled, "remaining", r.Remaining, "bound to a nonce", r.Bound,
+					"payouts", r.Payouts, "held for foreign transactions", r.Beside)
 				return cmp.Or(err, someRemain(r.Remaining))
 			}),
 		a.act("proceed SUBMITTER", "Let held intents proceed; repeat it while some remain",

@@ -284,7 +284,8 @@ func (a *app) waitTx(ctx context.Context, c *client.Client, txID string, w waitF
 
 // follow reads until the state is final, returns what it read last, and tells each change of the state on stderr. Any other end of
 // the wait is an unknown outcome, except that a wait without a request before it may find that there is no such id.
-func follow[T any](ctx context.Context, a *app, w waitFlags, command, id string, read func(context.Context, string) (T, error), describe func(T) (state string, final bool)) (T, error) {
+func follow[T any](ctx context.Context, a *app, w waitFlags, command, id string,
+	read func(context.Context, string) (T, error), describe func(T) (state string, final bool)) (T, error) {
 	const remindEvery = 15 * time.Second
 	waiting, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
