@@ -34,13 +34,8 @@ type Entry struct {
 }
 
 // Entries has each code that an answer can have as its code, sorted by code.
-var Entries = sorted(general, transactions, operators, transfers, failures)
-
-func sorted(parts ...[]Entry) []Entry {
-	all := slices.Concat(parts...)
-	slices.SortFunc(all, func(a, b Entry) int { return strings.Compare(a.Code, b.Code) })
-	return all
-}
+var Entries = slices.SortedFunc(slices.Values(slices.Concat(general, transactions, operators, transfers, failures)),
+	func(a, b Entry) int { return strings.Compare(a.Code, b.Code) })
 
 // Statuses returns the HTTP statuses as text, such as "400, 422".
 func (e Entry) Statuses() string {
@@ -81,40 +76,38 @@ var markup = template.Must(template.New("").Parse(`<!doctype html>
 </html>
 `))
 
-// page is a code's page in both forms.
-type page struct{ html, text web.Static }
+// The pages by code, in both forms. They are made once: their number and size do not depend on requests.
+var texts, htmls = render()
 
-// pages are made once: their number and size do not depend on requests.
-var pages = render()
-
-func render() map[string]page {
-	all := make(map[string]page, len(Entries))
+func render() (texts, htmls map[string]web.Static) {
+	texts, htmls = make(map[string]web.Static), make(map[string]web.Static)
 	for _, e := range Entries {
 		var html bytes.Buffer
 		if err := markup.Execute(&html, e); err != nil {
 			panic(err) // a defect of the template, which the package's tests find
 		}
 		text := fmt.Sprintf("%s\n\nHTTP status: %s\nCause: %s\nWhat to do: %s\nMay the same request be sent again? %s\n", e.Code, e.Statuses(), e.Cause, e.Action, e.Repeat.Meaning())
-		all[e.Code] = page{web.NewStatic("text/html; charset=utf-8", html.Bytes()), web.NewStatic("text/plain; charset=utf-8", []byte(text))}
+		texts[e.Code] = web.NewStatic("text/plain; charset=utf-8", []byte(text))
+		htmls[e.Code] = web.NewStatic("text/html; charset=utf-8", html.Bytes())
 	}
-	return all
+	return texts, htmls
 }
 
 // Route serves the page of each code, without a token: as HTML where the header Accept has text/html, as text
 // otherwise.
 func Route(mux *web.Mux) {
 	mux.HandleFunc("GET "+web.TypePath+"{code}", func(w http.ResponseWriter, r *http.Request) {
-		found, ok := pages[r.PathValue("code")]
+		pages := texts
+		if strings.Contains(r.Header.Get("Accept"), "text/html") {
+			pages = htmls
+		}
+		page, ok := pages[r.PathValue("code")]
 		if !ok {
 			web.Fail(w, r, web.NewProblem(web.NotFound, "there is no such error code: docs/errors.md lists all"))
 			return
 		}
 		w.Header().Set("Vary", "Accept")
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-		if strings.Contains(r.Header.Get("Accept"), "text/html") {
-			found.html.ServeHTTP(w, r)
-			return
-		}
-		found.text.ServeHTTP(w, r)
+		page.ServeHTTP(w, r)
 	})
 }

@@ -114,8 +114,7 @@ func (c *Client) PutAsset(ctx context.Context, name string, terms AssetTerms, re
 	return call[Asset](ctx, c, request{method: http.MethodPut, path: pathOf("/admin/v1/assets", name), body: body})
 }
 
-// ListAssets yields the assets by id and fetches pages as needed; pageSize 0 is the service's default.
-// It is for operators.
+// ListAssets yields the assets by id; pageSize 0 is the service's default. It is for operators.
 func (c *Client) ListAssets(ctx context.Context, pageSize int) iter.Seq2[Asset, error] {
 	return pages[Asset](ctx, c, listing{"/admin/v1/assets", "assets"}, queryOf("pageSize", pageSize))
 }

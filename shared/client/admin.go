@@ -90,7 +90,7 @@ type SubmitterUpdate struct {
 
 // UpdateSubmitter changes the submitter's window or name. After a narrower window open transactions continue.
 // STRICT_WINDOW: nonce.strict.enabled allows no window above 1. PAYER_WINDOW: a payer's window cannot be wider
-// than it has been. The reason is kept. It is for operators.
+// than it has been. It is for operators.
 func (c *Client) UpdateSubmitter(ctx context.Context, submitter string, u SubmitterUpdate, reason string) (Submitter, error) {
 	body := struct {
 		SubmitterUpdate
@@ -143,11 +143,10 @@ func (c *Client) ListIncidents(ctx context.Context, submitter string) iter.Seq2[
 	return pages[PastIncident](ctx, c, listing{pathOf(submitters, submitter, "incidents"), "incidents"}, queryOf("pageSize", 100))
 }
 
-// SetCallers replaces the callers that may post for the submitter. succeeds maps a caller of
-// the new list to the former caller that it succeeds. The successor gets the intents stored
-// under the old name, so that a repeated request returns the stored intent. CALLERS_CONFLICT:
-// the change does not fit the present or former callers. The reason is kept. It is for
-// operators.
+// SetCallers replaces the callers that may post for the submitter. succeeds maps a caller of the
+// new list to the former caller that it succeeds. The successor gets the intents stored under the
+// old name, so that a repeated request returns the stored intent. CALLERS_CONFLICT: the change does
+// not fit the present or former callers. It is for operators.
 func (c *Client) SetCallers(ctx context.Context, submitter string, callers []string, succeeds map[string]string, reason string) (Submitter, error) {
 	body := struct {
 		Callers  []string          `json:"callers"`
@@ -157,20 +156,18 @@ func (c *Client) SetCallers(ctx context.Context, submitter string, callers []str
 	return call[Submitter](ctx, c, request{method: http.MethodPut, path: pathOf(submitters, submitter, "callers"), body: body})
 }
 
-// SuspendSubmitter suspends the submitter: it accepts no more intents. TOO_LATE: it is
-// suspended already. The reason is kept. It is for operators.
+// SuspendSubmitter suspends the submitter: it accepts no more intents. TOO_LATE: it is suspended
+// already. It is for operators.
 func (c *Client) SuspendSubmitter(ctx context.Context, submitter, reason string) (Submitter, error) {
 	return post[Submitter](ctx, c, pathOf(submitters, submitter, "suspend"), map[string]string{"reason": reason})
 }
 
-// ResumeSubmitter ends the suspension. TOO_LATE: it is not suspended. The reason is kept. It
-// is for operators.
+// ResumeSubmitter ends the suspension. TOO_LATE: it is not suspended. It is for operators.
 func (c *Client) ResumeSubmitter(ctx context.Context, submitter, reason string) (Submitter, error) {
 	return post[Submitter](ctx, c, pathOf(submitters, submitter, "resume"), map[string]string{"reason": reason})
 }
 
-// RetireSubmitter retires the submitter for ever. SUBMITTER_IN_USE: it has open work. The reason is kept. It is
-// for operators.
+// RetireSubmitter retires the submitter for ever. SUBMITTER_IN_USE: it has open work. It is for operators.
 func (c *Client) RetireSubmitter(ctx context.Context, submitter, reason string) (Submitter, error) {
 	return post[Submitter](ctx, c, pathOf(submitters, submitter, "retire"), map[string]string{"reason": reason})
 }
@@ -185,9 +182,9 @@ type QueueCancelReport struct {
 	Beside    int    `json:"beside"`    // held for foreign transactions: see MatchForeign and WriteOffForeign
 }
 
-// CancelQueue cancels queued intents of the submitter that have no nonce, a limited number a
-// call, the oldest first. With a caller it cancels only intents stored under that name. The
-// reason is kept. It is for operators.
+// CancelQueue cancels queued intents of the submitter that have no nonce, a limited number a call,
+// the oldest first. With a caller it cancels only intents stored under that name. It is for
+// operators.
 func (c *Client) CancelQueue(ctx context.Context, submitter, caller, reason string) (QueueCancelReport, error) {
 	body := map[string]string{"reason": reason}
 	if caller != "" {
@@ -196,8 +193,8 @@ func (c *Client) CancelQueue(ctx context.Context, submitter, caller, reason stri
 	return post[QueueCancelReport](ctx, c, pathOf(submitters, submitter, "queue", "cancel"), body)
 }
 
-// ChangeSigner changes the account's signer to the one that its key was moved to. The reason
-// is kept. It is for operators.
+// ChangeSigner changes the account's signer to the one that its key was moved to. It is for
+// operators.
 func (c *Client) ChangeSigner(ctx context.Context, submitter, signer, reason string) (Submitter, error) {
 	return post[Submitter](ctx, c, pathOf(submitters, submitter, "signer"), map[string]string{"signer": signer, "reason": reason})
 }
@@ -213,13 +210,12 @@ type SubmitterQuery struct {
 	Sort  string // "name": by name, those without one last, and of any State; "": by submitter
 }
 
-// ListSubmitters yields submitters and fetches pages as needed. It ends at the first error. It is for operators.
+// ListSubmitters yields submitters. It is for operators.
 func (c *Client) ListSubmitters(ctx context.Context, q SubmitterQuery) iter.Seq2[Submitter, error] {
 	return pages[Submitter](ctx, c, listing{submitters, "submitters"}, queryOf("pageSize", 500, "state", q.State, "sort", q.Sort))
 }
 
-// Proceed lets one held intent proceed and returns its state. The reason is kept. It is for
-// operators.
+// Proceed lets one held intent proceed and returns its state. It is for operators.
 func (c *Client) Proceed(ctx context.Context, txID, reason string) (TxState, error) {
 	out, err := post[struct {
 		State TxState `json:"state"`
@@ -238,9 +234,8 @@ type ProceedReport struct {
 	Beside    int    `json:"beside"`    // held for foreign transactions: see MatchForeign and WriteOffForeign
 }
 
-// ProceedAll lets held intents of the submitter proceed, a limited number a call. through is
-// the txId of the newest intent that you have seen; later ones stay held. The reason is kept.
-// It is for operators.
+// ProceedAll lets held intents of the submitter proceed, a limited number a call. through is the
+// txId of the newest intent that you have seen; later ones stay held. It is for operators.
 func (c *Client) ProceedAll(ctx context.Context, submitter, through, reason string) (ProceedReport, error) {
 	return post[ProceedReport](ctx, c, pathOf(submitters, submitter, "proceed"), map[string]string{"through": through, "reason": reason})
 }
@@ -314,9 +309,8 @@ func (c *Client) WithdrawStatement(ctx context.Context, reqID, reason string) (W
 	return post[Why](ctx, c, pathOf(adminTransfers, reqID, "payout-statement", "withdraw"), map[string]string{"reason": reason})
 }
 
-// AcknowledgeTransfer silences MON-001 and MON-002 for the transfer until a time, at most 30
-// days ahead, while its state stays the same. TOO_LATE: its money is not in flight. The reason
-// is kept. It is for operators.
+// AcknowledgeTransfer silences MON-001 and MON-002 for the transfer until a time, at most 30 days
+// ahead, while its state stays the same. TOO_LATE: its money is not in flight. It is for operators.
 func (c *Client) AcknowledgeTransfer(ctx context.Context, reqID, reason string, until time.Time) error {
 	body := map[string]string{"reason": reason, "until": until.UTC().Format(time.RFC3339)}
 	return c.call(ctx, request{method: http.MethodPost, path: pathOf(adminTransfers, reqID, "acknowledge"), body: body}, nil)
@@ -336,8 +330,7 @@ type Adjustment struct {
 
 // AdjustFinding ends a BALANCE_DIFFERS finding, once and by exactly its difference. move is
 // "journal", which leaves the balance unchanged, or "balance", which leaves the journal's sum
-// unchanged. ACCOUNT_MOVED: check conservation and adjust again. The reason is kept. It is for
-// operators.
+// unchanged. ACCOUNT_MOVED: check conservation and adjust again. It is for operators.
 func (c *Client) AdjustFinding(ctx context.Context, finding int64, move, reason string) (Adjustment, error) {
 	return post[Adjustment](ctx, c, pathOf("/admin/v1/conservation/findings", finding, "adjust"), map[string]string{"move": move, "reason": reason})
 }

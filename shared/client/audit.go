@@ -36,8 +36,7 @@ type ActQuery struct {
 	PageSize int       // how many are fetched at once, up to 1,000; 0: 100
 }
 
-// ListActs yields the recorded acts of operators, the newest first. It ends at the first error. It is for
-// operators.
+// ListActs yields the recorded acts of operators, the newest first. It is for operators.
 func (c *Client) ListActs(ctx context.Context, q ActQuery) iter.Seq2[Act, error] {
 	query := queryOf("who", q.Who, "since", q.Since, "act", q.Act, "subject", q.Subject, "pageSize", q.PageSize)
 	return pages[Act](ctx, c, listing{"/admin/v1/audit", "acts"}, query)

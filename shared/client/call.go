@@ -111,9 +111,12 @@ func (c *Client) call(ctx context.Context, q request, out any) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	body, err := encode(q)
-	if err != nil {
-		return err
+	var body []byte
+	if q.body != nil {
+		var err error
+		if body, err = json.Marshal(q.body); err != nil {
+			return fmt.Errorf("%s %s: encode the body: %w", q.method, q.path, err)
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.options.Within)
 	defer cancel()
@@ -123,32 +126,21 @@ func (c *Client) call(ctx context.Context, q request, out any) error {
 		if err == nil {
 			return nil
 		}
-		var p *Problem
 		later, after := errors.Is(err, ErrUnknown), time.Duration(0)
-		if errors.As(err, &p) {
+		p, refused := errors.AsType[*Problem](err)
+		if refused {
 			later, after = p.later(), p.RetryAfter
 		}
 		if ProposedBy(err) != nil { // an earlier attempt has made the same proposal, or nothing
 			return callError(q, err, false)
 		}
-		uncertain = errors.Is(err, ErrUnknown) || uncertain && (p == nil || !p.final())
+		uncertain = errors.Is(err, ErrUnknown) || uncertain && !(refused && p.final())
 		// A random part is added, so that clients that were refused together do not return
 		// together.
 		if !later || errors.Is(err, ErrUnknown) && !q.isRepeatable() || !sleepBefore(ctx, after+rand.N(limit)) {
 			return callError(q, err, uncertain)
 		}
 	}
-}
-
-func encode(q request) ([]byte, error) {
-	if q.body == nil {
-		return nil, nil
-	}
-	body, err := json.Marshal(q.body)
-	if err != nil {
-		return nil, fmt.Errorf("%s %s: encode the body: %w", q.method, q.path, err)
-	}
-	return body, nil
 }
 
 // callError is the error of a call whose last attempt ended with err.
@@ -185,11 +177,15 @@ func (c *Client) attempt(ctx context.Context, q request, body []byte, out any) e
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return refusal(resp)
 	}
+	var proposed ProposedError
 	if isProposed(resp) {
-		return proposed(resp)
+		out = &proposed.Proposal
 	}
 	if err := decode(resp, maxAnswer, "application/json", out); err != nil {
 		return fmt.Errorf("%w: answer %d: %w", ErrUnknown, resp.StatusCode, err)
+	}
+	if isProposed(resp) {
+		return &proposed
 	}
 	return nil
 }
@@ -248,12 +244,10 @@ func sleepBefore(ctx context.Context, d time.Duration) bool {
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	}
 }

@@ -1,16 +1,14 @@
 package client
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // ErrNoCell reports an account that the list of cells does not name, or a transaction that no cell has.
@@ -33,20 +31,15 @@ type Cells struct {
 // The options are for every cell, without URL. The error names the fault in the list. An account in two
 // cells is wrong, and so is an address that is in two cells for two chains: it is one key.
 func NewCells(list []byte, o Options) (*Cells, error) {
-	var cells map[string]struct {
+	cells, err := parseOne[map[string]struct {
 		URL      string   `json:"url"`
 		Accounts []string `json:"accounts"`
+	}](list)
+	if err == nil && len(cells) == 0 {
+		err = errors.New("it is empty")
 	}
-	decoder := json.NewDecoder(bytes.NewReader(list))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&cells); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("client: list of cells: %w", err)
-	}
-	if decoder.Decode(new(any)) != io.EOF {
-		return nil, errors.New("client: the list of cells has more than one value")
-	}
-	if len(cells) == 0 {
-		return nil, errors.New("client: the list of cells is empty")
 	}
 	if o.URL != "" {
 		return nil, fmt.Errorf("client: URL %q: the list of cells has the URLs; leave it empty", o.URL)
@@ -56,7 +49,6 @@ func NewCells(list []byte, o Options) (*Cells, error) {
 	for _, name := range slices.Sorted(maps.Keys(cells)) {
 		one := o
 		one.URL = cells[name].URL
-		var err error
 		if c.clients[name], err = New(one); err != nil {
 			return nil, fmt.Errorf("cell %s: %w", name, err)
 		}
@@ -106,32 +98,42 @@ func (c *Cells) Of(submitter string) (*Client, error) {
 // that know the account use [Cells.Of], which sends no request. The error wraps [ErrNoCell] if every cell
 // answered that it has no such transaction. Otherwise it names the cells that did not answer.
 func (c *Cells) OfTx(ctx context.Context, txID string) (*Client, error) {
-	names := c.Names()
-	errs := make([]error, len(names))
-	found := make([]bool, len(names))
 	asking, stop := context.WithCancel(ctx)
 	defer stop()
+	var found atomic.Pointer[Client]
+	err := inEach(c.Names(), func(name string) error {
+		_, err := c.clients[name].Tx(asking, txID)
+		if CodeOf(err) == "NOT_FOUND" {
+			return nil
+		}
+		if err == nil {
+			found.Store(c.clients[name])
+			stop() // a cell that is down would be asked again for as long as Options.Within
+		}
+		return err
+	})
+	if has := found.Load(); has != nil {
+		return has, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("client: transaction %q is %w", txID, ErrNoCell)
+}
+
+// inEach calls do for all cells at once. The error names the cells whose calls failed.
+func inEach(cells []string, do func(cell string) error) error {
+	errs := make([]error, len(cells))
 	var calls sync.WaitGroup
-	for i, name := range names {
+	for i, name := range cells {
 		calls.Go(func() {
-			_, err := c.clients[name].Tx(asking, txID)
-			switch {
-			case err == nil:
-				found[i] = true
-				stop() // a cell that is down would be asked again for as long as Options.Within
-			case CodeOf(err) != "NOT_FOUND":
+			if err := do(name); err != nil {
 				errs[i] = fmt.Errorf("cell %s: %w", name, err)
 			}
 		})
 	}
 	calls.Wait()
-	if i := slices.Index(found, true); i >= 0 {
-		return c.clients[names[i]], nil
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	return nil, fmt.Errorf("client: transaction %q is %w", txID, ErrNoCell)
+	return errors.Join(errs...)
 }
 
 // CreateTx posts an intent to the cell of its submitter.
@@ -156,35 +158,21 @@ func (c *Cells) CreateTxBatch(ctx context.Context, all []Intent) ([]BatchResult,
 		parts[name] = append(parts[name], i)
 	}
 	results := make([]BatchResult, len(all))
-	names := slices.Sorted(maps.Keys(parts))
-	errs := make([]error, len(names))
-	var posts sync.WaitGroup
-	for n, name := range names {
-		posts.Go(func() {
-			if err := c.postPart(ctx, name, all, parts[name], results); err != nil {
-				errs[n] = fmt.Errorf("cell %s: %w", name, err)
-			}
-		})
-	}
-	posts.Wait()
-	return results, errors.Join(errs...)
-}
-
-// postPart posts the intents at the places to the cell, and writes their results to the same places.
-func (c *Cells) postPart(ctx context.Context, name string, all []Intent, places []int, results []BatchResult) error {
-	part := make([]Intent, len(places))
-	for i, place := range places {
-		part[i] = all[place]
-	}
-	got, err := c.clients[name].CreateTxBatch(ctx, part)
-	if err != nil {
-		return err
-	}
-	if len(got) != len(part) {
-		return fmt.Errorf("%w: got %d results for %d intents", ErrUnknown, len(got), len(part))
-	}
-	for i, place := range places {
-		results[place] = got[i]
-	}
-	return nil
+	return results, inEach(slices.Sorted(maps.Keys(parts)), func(name string) error {
+		var part []Intent
+		for _, place := range parts[name] {
+			part = append(part, all[place])
+		}
+		got, err := c.clients[name].CreateTxBatch(ctx, part)
+		if err != nil {
+			return err
+		}
+		if len(got) != len(part) {
+			return fmt.Errorf("%w: got %d results for %d intents", ErrUnknown, len(got), len(part))
+		}
+		for i, place := range parts[name] {
+			results[place] = got[i]
+		}
+		return nil
+	})
 }

@@ -17,6 +17,9 @@
 // what can happen once: deposits, withdrawals, the cancel of a transaction, a registration, and the
 // decision about a proposal. Read the state before you act again.
 //
+// A method that yields rows fetches pages as needed, and ends at the first error. The reason of an operator's act is
+// kept with the operator's name.
+//
 // Where the deployment demands two operators for an act, the first one's call is an error
 // with a [ProposedError]: nothing was carried out.
 //

@@ -27,32 +27,28 @@ type EventQuery struct {
 	PageSize  int    // how many are fetched at once, up to 1,000; 0: 100
 }
 
-// Events yields the kept events, the oldest first, up to the last one now, and fetches pages
-// as needed. It ends at the first error.
+// Events yields the kept events, the oldest first, up to the last one now.
 func (c *Client) Events(ctx context.Context, q EventQuery) iter.Seq2[Event, error] {
 	values := queryOf("pageToken", q.PageToken, "submitter", q.Submitter, "pageSize", q.PageSize)
 	return func(yield func(Event, error) bool) {
 		for {
-			page, err := get[struct {
-				Events []struct {
-					Cursor string `json:"cursor"`
-					Event  Event  `json:"event"`
-				} `json:"events"`
-				NextPageToken string `json:"nextPageToken"`
-			}](ctx, c, "/api/v1/events", values)
+			rows, next, err := page[struct {
+				Cursor string `json:"cursor"`
+				Event  Event  `json:"event"`
+			}](ctx, c, listing{"/api/v1/events", "events"}, values)
 			if err != nil {
 				yield(Event{}, err)
 				return
 			}
-			for _, one := range page.Events {
+			for _, one := range rows {
 				if one.Event.Cursor = one.Cursor; !yield(one.Event, nil) {
 					return
 				}
 			}
-			if len(page.Events) == 0 {
+			if len(rows) == 0 {
 				return
 			}
-			values.Set("pageToken", page.NextPageToken)
+			values.Set("pageToken", next)
 		}
 	}
 }

@@ -1,6 +1,13 @@
 package client
 
-import "context"
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+)
 
 // Page selects one page of a list, and has the place of the next one.
 type Page struct {
@@ -14,4 +21,55 @@ type pageKey struct{}
 // the page p alone, and sets p.Next before the first row.
 func WithPage(ctx context.Context, p *Page) context.Context {
 	return context.WithValue(ctx, pageKey{}, p)
+}
+
+// listing is a list of the API: its path, and the names of its rows and of where a page begins.
+type listing struct{ path, rows string }
+
+// pages yields the rows of a list, and fetches pages as needed. It ends at the first error.
+func pages[T any](ctx context.Context, c *Client, of listing, values url.Values) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		only, _ := ctx.Value(pageKey{}).(*Page)
+		if only != nil && only.Token != "" {
+			values.Set("pageToken", only.Token)
+		}
+		for {
+			rows, next, err := page[T](ctx, c, of, values)
+			if err != nil {
+				var none T
+				yield(none, err)
+				return
+			}
+			if only != nil {
+				only.Next, next = next, ""
+			}
+			for _, one := range rows {
+				if !yield(one, nil) {
+					return
+				}
+			}
+			if next == "" {
+				return
+			}
+			values.Set("pageToken", next)
+		}
+	}
+}
+
+// page fetches one page, and the token of the next; "": there is none.
+func page[T any](ctx context.Context, c *Client, of listing, values url.Values) (rows []T, next string, err error) {
+	q := request{method: http.MethodGet, path: of.path, query: values}
+	answer, err := call[map[string]json.RawMessage](ctx, c, q)
+	if err != nil {
+		return nil, "", err
+	}
+	for name, into := range map[string]any{of.rows: &rows, "nextPageToken": &next} {
+		if text := answer[name]; text != nil && err == nil {
+			err = json.Unmarshal(text, into)
+		}
+	}
+	if err != nil {
+		return nil, "", callError(q, fmt.Errorf("%w: %s: %w", ErrUnknown, of.rows, err), true)
+	}
+	return rows, next, nil
 }

@@ -52,16 +52,22 @@ type TokenLimits struct {
 // or unknown. A name in other letter case is unknown. The error names the member. A member that is null is no limit.
 func ParsePolicy(text []byte) (p Policy, err error) { return parseSent[Policy](text) }
 
-// parseSent reads a value of which each member that is written will be sent.
-func parseSent[T any](text []byte) (v T, err error) {
+// parseOne reads one value without unknown members.
+func parseOne[T any](text []byte) (v T, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	switch err = d.Decode(&v); {
 	case errors.Is(err, io.EOF):
-		err = errors.New("it is empty")
+		return v, errors.New("it is empty")
 	case err == nil && d.Decode(new(any)) != io.EOF:
-		err = errors.New("it has more than one value")
-	case err == nil:
+		return v, errors.New("it has more than one value")
+	}
+	return v, err
+}
+
+// parseSent reads a value of which each member that is written will be sent.
+func parseSent[T any](text []byte) (v T, err error) {
+	if v, err = parseOne[T](text); err == nil {
 		err = checkSent(v, text)
 	}
 	if err != nil {
@@ -142,7 +148,7 @@ func (c *Client) PolicyUse(ctx context.Context, submitter, pageToken string) (Po
 	return get[PolicyUse](ctx, c, pathOf(submitters, submitter, "policy", "use"), queryOf("pageSize", 1000, "pageToken", pageToken))
 }
 
-// SetPolicy replaces the submitter's policy and records the reason. It is for operators.
+// SetPolicy replaces the submitter's policy. It is for operators.
 func (c *Client) SetPolicy(ctx context.Context, submitter string, p Policy, reason string) (Submitter, error) {
 	if err := p.check(); err != nil {
 		return Submitter{}, err

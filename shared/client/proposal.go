@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 )
@@ -64,28 +63,19 @@ func ProposedBy(err error) *Proposal {
 	return nil
 }
 
-// proposed decodes the proposal that a call created.
-func proposed(resp *http.Response) error {
-	e := new(ProposedError)
-	if err := decode(resp, maxAnswer, "application/json", &e.Proposal); err != nil {
-		return fmt.Errorf("%w: answer %d: %w", ErrUnknown, resp.StatusCode, err)
-	}
-	return e
-}
-
 // isProposed is true if the answer is a proposal instead of the act's answer.
 func isProposed(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusAccepted && strings.HasPrefix(resp.Header.Get("Location"), proposals+"/")
 }
 
-// ListProposals yields the open and approved proposals, or all, the newest first, and fetches
-// pages as needed. It ends at the first error. It is for operators.
+// ListProposals yields the open and approved proposals, or all, the newest first. It is for
+// operators.
 func (c *Client) ListProposals(ctx context.Context, all bool) iter.Seq2[Proposal, error] {
-	values := url.Values{"pageSize": {"500"}}
+	state := ""
 	if all {
-		values.Set("state", "all")
+		state = "all"
 	}
-	return pages[Proposal](ctx, c, listing{proposals, "proposals"}, values)
+	return pages[Proposal](ctx, c, listing{proposals, "proposals"}, queryOf("pageSize", 500, "state", state))
 }
 
 // Proposal returns one proposal. It is for operators.
@@ -94,15 +84,15 @@ func (c *Client) Proposal(ctx context.Context, id string) (Proposal, error) {
 }
 
 // Approve approves another operator's proposal and carries out its act once. A repeated call
-// returns the stored outcome. SAME_OPERATOR: you proposed it. PROPOSAL_STALE: the state that
-// it depends on has changed. Other problems come from the act itself, and the proposal stays
-// open. The reason is kept. It is for operators.
+// returns the stored outcome. SAME_OPERATOR: you proposed it. PROPOSAL_STALE: the state that it
+// depends on has changed. Other problems come from the act itself, and the proposal stays open. It
+// is for operators.
 func (c *Client) Approve(ctx context.Context, id, reason string) (Proposal, error) {
 	return post[Proposal](ctx, c, pathOf(proposals, id, "approve"), map[string]string{"reason": reason})
 }
 
-// Reject ends a proposal that was not carried out, also your own. TOO_LATE: it has ended
-// already. The reason is kept. It is for operators.
+// Reject ends a proposal that was not carried out, also your own. TOO_LATE: it has ended already.
+// It is for operators.
 func (c *Client) Reject(ctx context.Context, id, reason string) (Proposal, error) {
 	return post[Proposal](ctx, c, pathOf(proposals, id, "reject"), map[string]string{"reason": reason})
 }

@@ -114,9 +114,8 @@ func (c *Client) Release(ctx context.Context, submitter string, in Release) (Rel
 	return call[ReleaseReport](ctx, c, request{http.MethodPost, pathOf(submitters, submitter, "release"), queryOf("dryRun", in.DryRun), in})
 }
 
-// AcceptDatabase accepts a restored database. Every submitter stays in
-// PROTECT until it is released, and new transfers stay halted. TOO_LATE: it is accepted
-// already. The reason is kept. It is for operators.
+// AcceptDatabase accepts a restored database. Every submitter stays in PROTECT until it is
+// released, and new transfers stay halted. TOO_LATE: it is accepted already. It is for operators.
 func (c *Client) AcceptDatabase(ctx context.Context, reason string) error {
 	return c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/database/accept", body: map[string]string{"reason": reason}}, nil)
 }
@@ -135,7 +134,7 @@ type OpenForeign struct {
 }
 
 // ListForeign yields the submitter's foreign transactions whose requests are unknown, from the nonce
-// from on, by nonce, and fetches pages as needed. It ends at the first error. It is for operators.
+// from on, by nonce. It is for operators.
 func (c *Client) ListForeign(ctx context.Context, submitter string, from uint64) iter.Seq2[OpenForeign, error] {
 	return pages[OpenForeign](ctx, c, listing{pathOf(submitters, submitter, "foreign"), "foreign"}, queryOf("pageSize", 500, "from", from))
 }
@@ -148,9 +147,8 @@ type MatchResult struct {
 }
 
 // MatchForeign records that the foreign transaction with the nonce was the request of a held
-// intent. The intent ends and never runs. TOO_LATE: one of the two has been decided.
-// PROOF_USED: the transaction proves that another payout was paid. The reason is kept. It is
-// for operators.
+// intent. The intent ends and never runs. TOO_LATE: one of the two has been decided. PROOF_USED:
+// the transaction proves that another payout was paid. It is for operators.
 func (c *Client) MatchForeign(ctx context.Context, submitter string, nonce uint64, txID, reason string) (MatchResult, error) {
 	return post[MatchResult](ctx, c, pathOf(submitters, submitter, "foreign", "match"), map[string]any{"nonce": nonce, "txId": txID, "reason": reason})
 }
@@ -163,10 +161,9 @@ type WriteOffResult struct {
 	Remaining  int    `json:"remaining"`  // of the submitter, whatever their nonces
 }
 
-// WriteOffForeign records that the foreign transaction with the nonce was no request of any
-// intent. If nonce is nil, it covers all nonces up to through, 100 a call; call again until
-// none is written off. Intents that were held for them proceed. The reason is kept. It is for
-// operators.
+// WriteOffForeign records that the foreign transaction with the nonce was no request of any intent.
+// If nonce is nil, it covers all nonces up to through, 100 a call; call again until none is written
+// off. Intents that were held for them proceed. It is for operators.
 func (c *Client) WriteOffForeign(ctx context.Context, submitter string, nonce, through *uint64, reason string) (WriteOffResult, error) {
 	body := struct {
 		Nonce   *uint64 `json:"nonce,omitempty"`
@@ -183,10 +180,10 @@ type Decision struct {
 	RequestedAction string  `json:"requestedAction,omitempty"` // CANCEL, PLACEHOLDER, REPLACE or REBROADCAST: not carried out yet; "": nothing
 }
 
-// DecideTx requests an action on a transaction that holds a nonce. action is "wait",
-// "rebroadcast" (the same bytes), "replace" (with higher fees) or "placeholder" (give it up).
-// It is carried out while no version of the transaction has a receipt. TOO_LATE: a version has
-// one. The reason is kept. It is for operators.
+// DecideTx requests an action on a transaction that holds a nonce. action is "wait", "rebroadcast"
+// (the same bytes), "replace" (with higher fees) or "placeholder" (give it up). It is carried out
+// while no version of the transaction has a receipt. TOO_LATE: a version has one. It is for
+// operators.
 func (c *Client) DecideTx(ctx context.Context, txID, action, reason string) (Decision, error) {
 	return post[Decision](ctx, c, pathOf(adminTxs, txID, "decide"), map[string]string{"action": action, "reason": reason})
 }

@@ -116,8 +116,7 @@ type TransferQuery struct {
 	PageSize int           // how many are fetched at once, up to 1,000; 0: 100
 }
 
-// ListTransfers yields the user's transfers and payouts, the newest first, and fetches pages
-// as needed. It ends at the first error.
+// ListTransfers yields the user's transfers and payouts, the newest first.
 func (c *Client) ListTransfers(ctx context.Context, q TransferQuery) iter.Seq2[Transfer, error] {
 	return pages[Transfer](ctx, c, listing{transfers, "transfers"}, queryOf("state", q.State, "pageSize", q.PageSize))
 }
@@ -139,8 +138,7 @@ type AllTransfersQuery struct {
 	PageSize int           // how many are fetched at once, up to 1,000; 0: 100
 }
 
-// ListAllTransfers yields the transfers and payouts of all users, the newest first. It ends at the first
-// error. It is for operators.
+// ListAllTransfers yields the transfers and payouts of all users, the newest first. It is for operators.
 func (c *Client) ListAllTransfers(ctx context.Context, q AllTransfersQuery) iter.Seq2[OperatorsTransfer, error] {
 	query := queryOf("state", q.State, "user", q.UserID, "asset", q.Asset, "before", q.Before, "pageSize", q.PageSize)
 	return pages[OperatorsTransfer](ctx, c, listing{adminTransfers, "transfers"}, query)

@@ -3,9 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"iter"
-	"net/http"
 	"net/url"
 	"time"
 )
@@ -179,63 +177,11 @@ type TxQuery struct {
 	PageSize  int     // how many are fetched at once, up to 1,000; 0: 100
 }
 
-// ListTx yields a submitter's transactions, the newest first, and fetches pages as needed. It
-// ends at the first error.
+// ListTx yields a submitter's transactions, the newest first.
 func (c *Client) ListTx(ctx context.Context, q TxQuery) iter.Seq2[ListedTx, error] {
 	values := queryOf("state", q.State, "pageSize", q.PageSize)
 	values.Set("submitter", q.Submitter)
 	return pages[ListedTx](ctx, c, listing{txs, "transactions"}, values)
-}
-
-// listing is a list of the API: its path, and the names of its rows and of where a page begins.
-type listing struct{ path, rows string }
-
-// pages yields the rows of a list, and fetches pages as needed. It ends at the first error.
-func pages[T any](ctx context.Context, c *Client, of listing, values url.Values) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		only, _ := ctx.Value(pageKey{}).(*Page)
-		if only != nil && only.Token != "" {
-			values.Set("pageToken", only.Token)
-		}
-		for {
-			rows, next, err := page[T](ctx, c, of, values)
-			if err != nil {
-				var none T
-				yield(none, err)
-				return
-			}
-			if only != nil {
-				only.Next, next = next, ""
-			}
-			for _, one := range rows {
-				if !yield(one, nil) {
-					return
-				}
-			}
-			if next == "" {
-				return
-			}
-			values.Set("pageToken", next)
-		}
-	}
-}
-
-// page fetches one page, and the token of the next; "": there is none.
-func page[T any](ctx context.Context, c *Client, of listing, values url.Values) (rows []T, next string, err error) {
-	q := request{method: http.MethodGet, path: of.path, query: values}
-	answer, err := call[map[string]json.RawMessage](ctx, c, q)
-	if err != nil {
-		return nil, "", err
-	}
-	for name, into := range map[string]any{of.rows: &rows, "nextPageToken": &next} {
-		if text := answer[name]; text != nil && err == nil {
-			err = json.Unmarshal(text, into)
-		}
-	}
-	if err != nil {
-		return nil, "", callError(q, fmt.Errorf("%w: %s: %w", ErrUnknown, of.rows, err), true)
-	}
-	return rows, next, nil
 }
 
 // Outcome is the outcome of a cancellation.

@@ -108,8 +108,7 @@ func (c *Client) WhyTx(ctx context.Context, txID string) (TxWhy, error) {
 	return get[TxWhy](ctx, c, pathOf(adminTxs, txID, "why"), nil)
 }
 
-// ListTxHistory yields the changes of a transaction, the oldest first. It ends at the first error. It is
-// for operators.
+// ListTxHistory yields the changes of a transaction, the oldest first. It is for operators.
 func (c *Client) ListTxHistory(ctx context.Context, txID string) iter.Seq2[TxChange, error] {
 	return pages[TxChange](ctx, c, listing{pathOf(adminTxs, txID, "history"), "history"}, queryOf("pageSize", 1000))
 }

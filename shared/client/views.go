@@ -33,8 +33,7 @@ type AttentionSubject struct {
 	ProposalID string `json:"proposalId,omitempty"`
 }
 
-// ListAttention yields what needs a person, the most urgent first. It ends at the first error. It is for
-// operators.
+// ListAttention yields what needs a person, the most urgent first. It is for operators.
 func (c *Client) ListAttention(ctx context.Context) iter.Seq2[AttentionItem, error] {
 	return pages[AttentionItem](ctx, c, listing{"/admin/v1/attention", "items"}, queryOf("pageSize", 500))
 }
@@ -136,10 +135,8 @@ type Node struct {
 
 // ListChains returns the chains with their nodes, which the service asks. It is for operators.
 func (c *Client) ListChains(ctx context.Context) ([]Chain, error) {
-	out, err := get[struct {
-		Chains []Chain `json:"chains"`
-	}](ctx, c, "/admin/v1/chains", nil)
-	return out.Chains, err
+	all, _, err := page[Chain](ctx, c, listing{"/admin/v1/chains", "chains"}, nil)
+	return all, err
 }
 
 // ChainAccount is an account on its chain. A nil member is one that no node answered.

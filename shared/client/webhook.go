@@ -86,10 +86,8 @@ type RedeliveryRequest struct {
 
 // WebhookEndpoints lists the endpoints. It is for operators.
 func (c *Client) WebhookEndpoints(ctx context.Context) ([]WebhookEndpoint, error) {
-	all, err := get[struct {
-		Endpoints []WebhookEndpoint `json:"endpoints"`
-	}](ctx, c, endpoints, nil)
-	return all.Endpoints, err
+	all, _, err := page[WebhookEndpoint](ctx, c, listing{endpoints, "endpoints"}, nil)
+	return all, err
 }
 
 // TestWebhookEndpoint sends a signed test event now. It is for operators.

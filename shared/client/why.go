@@ -90,8 +90,8 @@ func (c *Client) WhyTransfer(ctx context.Context, reqID string) (Why, error) {
 	return get[Why](ctx, c, pathOf(adminTransfers, reqID, "why"), nil)
 }
 
-// CancelTransfer ends a transfer that has not begun. TOO_LATE: it has begun. A transfer that
-// was cancelled before is returned as it is. The reason is kept. It is for operators.
+// CancelTransfer ends a transfer that has not begun. TOO_LATE: it has begun. A transfer that was
+// cancelled before is returned as it is. It is for operators.
 func (c *Client) CancelTransfer(ctx context.Context, reqID, reason string) (Transfer, error) {
 	return post[Transfer](ctx, c, pathOf(adminTransfers, reqID, "cancel"), map[string]string{"reason": reason})
 }
@@ -104,11 +104,11 @@ type Resolve struct {
 	Line    int64  `json:"line,omitempty"`    // of the core's journal, that proves Outcome; 0: a check of conservation must
 }
 
-// ResolveTransfer asks the ledger for the stored result of the operation, or makes it refuse
-// the operation for ever. The transfer then continues with that result. NOTHING_TO_RESOLVE:
-// the transfer does not wait for that answer. BEYOND_HORIZON: the trading core may have
-// deleted it, and Outcome is required. NOT_FORGOTTEN: Outcome must not be given.
-// EVIDENCE_DIFFERS: the evidence contradicts it. The reason is kept. It is for operators.
+// ResolveTransfer asks the ledger for the stored result of the operation, or makes it refuse the
+// operation for ever. The transfer then continues with that result. NOTHING_TO_RESOLVE: the
+// transfer does not wait for that answer. BEYOND_HORIZON: the trading core may have deleted it, and
+// Outcome is required. NOT_FORGOTTEN: Outcome must not be given. EVIDENCE_DIFFERS: the evidence
+// contradicts it. It is for operators.
 func (c *Client) ResolveTransfer(ctx context.Context, reqID string, in Resolve) (Transfer, error) {
 	return post[Transfer](ctx, c, pathOf(adminTransfers, reqID, "resolve"), in)
 }
@@ -162,7 +162,7 @@ func (c *Client) Conservation(ctx context.Context) (Conservation, error) {
 }
 
 // ResumeHalt ends one halt of new transfers; with earlier also all halts opened before it.
-// TOO_LATE: it is not open. The reason is kept. It is for operators.
+// TOO_LATE: it is not open. It is for operators.
 func (c *Client) ResumeHalt(ctx context.Context, id int64, earlier bool, reason string) error {
 	body := map[string]any{"earlier": earlier, "reason": reason}
 	return c.call(ctx, request{method: http.MethodPost, path: pathOf("/admin/v1/halts", id, "resume"), body: body}, nil)

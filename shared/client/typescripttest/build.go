@@ -42,16 +42,13 @@ func Copy(t testing.TB, client string) (folder string) {
 		check.OK(t)(os.CopyFS(filepath.Join(folder, name), os.DirFS(filepath.Join(client, name))))
 	}
 	for _, name := range []string{"package.json", "tsconfig.json", "tsconfig.test.json"} {
-		write(t, filepath.Join(folder, name), read(t, filepath.Join(client, name)))
+		text := check.Value(os.ReadFile(filepath.Join(client, name)))(t)
+		check.OK(t)(os.WriteFile(filepath.Join(folder, name), text, 0o644))
 	}
-	if packages, err = filepath.Abs(packages); err == nil {
-		err = os.Symlink(packages, filepath.Join(folder, "node_modules"))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, found := range example.FindAllSubmatch(read(t, filepath.Join(client, "README.md")), -1) {
-		write(t, filepath.Join(folder, "test", fmt.Sprintf("readme-%d.ts", i+1)), found[1])
+	check.OK(t)(os.Symlink(check.Value(filepath.Abs(packages))(t), filepath.Join(folder, "node_modules")))
+	readme := check.Value(os.ReadFile(filepath.Join(client, "README.md")))(t)
+	for i, found := range example.FindAllSubmatch(readme, -1) {
+		check.OK(t)(os.WriteFile(filepath.Join(folder, "test", fmt.Sprintf("readme-%d.ts", i+1)), found[1], 0o644))
 	}
 	return folder
 }
@@ -72,14 +69,4 @@ func Compile(t testing.TB, folder, project string, args ...string) (out []byte, 
 	c := exec.CommandContext(t.Context(), "node", append([]string{"node_modules/typescript/bin/tsc", "--pretty", "false", "--project", project}, args...)...)
 	c.Dir = folder
 	return c.CombinedOutput()
-}
-
-func read(t testing.TB, name string) []byte {
-	t.Helper()
-	return check.Value(os.ReadFile(name))(t)
-}
-
-func write(t testing.TB, name string, text []byte) {
-	t.Helper()
-	check.OK(t)(os.WriteFile(name, text, 0o644))
 }

@@ -12,10 +12,13 @@ import (
 )
 
 func (a *app) accountGroup() *cobra.Command {
-	return group("account", "Show users' accounts, and book money from and to the outside", a.accountList(), a.accountGet(),
+	return group("account", "Show users' accounts, and book money from and to the outside", a.accountList(),
+		a.ofNumber(operator, "get USER ASSET", "Show an account in both ledgers, and the last acts on it (operators)", nil,
+			func(q call) error { return a.printAccount(q.api.ShowAccount(q.ctx, q.id, q.args[1])) }),
 		a.accountBook("deposit", "Book money from the outside, once for each id (operators, the deposit service)", (*client.Client).BookDeposit),
 		a.accountBook("withdraw", "Book money that has left to the outside, once for each id (operators)", (*client.Client).BookWithdrawal),
-		a.accountStatus())
+		a.ofNumber(operator, "set-status USER ASSET STATUS", "Set an account in both ledgers to ACTIVE, FROZEN or DISABLED (operators)",
+			[]option{lastArgument("ACTIVE", "FROZEN", "DISABLED"), a.reason()}, a.setAccountStatus))
 }
 
 // number returns a number of a user, an address or a halt; all are above 0.
@@ -27,30 +30,27 @@ func number(what, text string) (int64, error) {
 	return n, nil
 }
 
-// ofNumber is [app.call] for a command whose first argument is a number, which what names in an error.
-func (a *app) ofNumber(as role, what, use, short string, n int, do func(ctx context.Context, api *client.Client, id int64, more []string) error) *cobra.Command {
-	return a.command(use, short, n, func(ctx context.Context, args []string) error {
-		id, err := number(what, args[0])
-		if err != nil {
+// ofNumber is [app.call] for a command whose first argument is a number.
+func (a *app) ofNumber(as role, use, short string, options []option, do action) *cobra.Command {
+	return a.command(use, short, options, func(q call) (err error) {
+		if q.id, err = number(strings.Fields(use)[1], q.args[0]); err != nil {
 			return err
 		}
-		api, err := a.client(as)
-		if err != nil {
+		if q.api, err = a.client(as); err != nil {
 			return err
 		}
-		return do(ctx, api, id, args[1:])
+		return do(q)
 	})
 }
 
-// ofUser is [app.ofNumber] for an operator's command about a user.
-func (a *app) ofUser(use, short string, n int, do func(ctx context.Context, api *client.Client, user int64, more []string) error) *cobra.Command {
-	return a.ofNumber(operator, "USER", use, short, n, do)
-}
-
 func (a *app) accountList() *cobra.Command {
-	var q client.AccountQuery
+	var query client.AccountQuery
 	var of string
-	c := a.command("list", "List the balances of the token's user, or with --user of another one (operators)", 0, func(ctx context.Context, _ []string) error {
+	return a.command("list", "List the balances of the token's user, or with --user of another one (operators)", []option{
+		flag(&of, "user", "the `number` of the user, with an operator's token"),
+		flag(&query.Asset, "asset", "only in this `asset`"),
+		a.limited(),
+	}, func(q call) error {
 		const titles = "USER ASSET FUNDING SPOT FUNDING_STATUS SPOT_STATUS"
 		columns := func(t client.Account) []any {
 			return []any{t.UserID, t.Asset, balance(t.Funding), balance(t.Spot), t.Funding.Status, t.Spot.Status}
@@ -67,16 +67,12 @@ func (a *app) accountList() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		rows := api.ListOwnAccounts(ctx, q)
+		rows := api.ListOwnAccounts(q.ctx, query)
 		if as == operator {
-			rows = api.ListAccounts(ctx, id, q)
+			rows = api.ListAccounts(q.ctx, id, query)
 		}
 		return printList(a, rows, titles, columns)
 	})
-	c.Flags().StringVar(&of, "user", "", "the `number` of the user, with an operator's token")
-	c.Flags().StringVar(&q.Asset, "asset", "", "only in this `asset`")
-	a.listFlags(c)
-	return c
 }
 
 // balance is the available amount on one side, or the reason why it is unknown.
@@ -87,26 +83,27 @@ func balance(s client.AccountSide) string {
 	return s.State
 }
 
-func (a *app) accountGet() *cobra.Command {
-	return a.ofUser("get USER ASSET", "Show an account in both ledgers, and the last acts on it (operators)", 2, func(ctx context.Context, api *client.Client, id int64, more []string) error {
-		return printing(a.printAccount)(api.ShowAccount(ctx, id, more[0]))
-	})
-}
-
-func (a *app) printAccount(t client.AccountDetail) error {
+func (a *app) printAccount(t client.AccountDetail, err error) error {
 	pairs := []any{"user", t.UserID, "asset", t.Asset, "Funding", balance(t.Funding), "Funding's status", t.Funding.Status, "Spot", balance(t.Spot), "Spot's status", t.Spot.Status,
 		"wanted status", t.Wanted, "both have it", t.Agreed}
 	for _, act := range t.Acts {
 		pairs = append(pairs, fmt.Sprintf("act %d", act.ActID), strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s %s by %s: %s", cell(act.At), act.Kind, act.State, act.Account, act.Amount+act.Status, act.By, act.Reason)), " "))
 	}
-	return a.printAnswer(pairs...)
+	return a.answer(err, pairs...)
 }
 
 func (a *app) accountBook(verb, short string, book func(*client.Client, context.Context, int64, string, client.Money) (client.AccountAct, error)) *cobra.Command {
 	var in client.Money
-	c := a.ofUser(verb+" USER ASSET", short, 2, func(ctx context.Context, api *client.Client, id int64, more []string) error {
+	return a.ofNumber(operator, verb+" USER ASSET", short, []option{
+		required(&in.ID, "id", "the outside system's own `key`: a repeat books once"),
+		required(&in.Amount, "amount", "a decimal `number`, such as 12.5"),
+		flag(&in.Account, "account", "the `account`: FUNDING or SPOT; default: FUNDING", "FUNDING", "SPOT"),
+		flag(&in.Line, "line", "after a restore: the `line` of the trading core's journal that has the id"),
+		flag(&in.Outcome, "outcome", "not_applied: ends an act on SPOT that the trading core has forgotten", "not_applied"),
+		a.reason(),
+	}, func(q call) error {
 		in.Reason, a.keyed = a.why, true
-		act, err := book(api, ctx, id, more[0], in)
+		act, err := book(q.api, q.ctx, q.id, q.args[1], in)
 		err = a.answer(err, "act", act.ActID, "kind", act.Kind, "state", act.State, "id", act.ID, "user", act.UserID, "asset", act.Asset, "account", act.Account, "amount", act.Amount,
 			"waits for", act.WaitsFor, "by", act.By, "at", act.At)
 		if err == nil && act.State == "PENDING" {
@@ -114,29 +111,13 @@ func (a *app) accountBook(verb, short string, book func(*client.Client, context.
 		}
 		return err
 	})
-	flags := c.Flags()
-	flags.StringVar(&in.ID, "id", "", "the outside system's own `key`: a repeat books once")
-	flags.StringVar(&in.Amount, "amount", "", "a decimal `number`, such as 12.5")
-	flags.StringVar(&in.Account, "account", "", "the `account`: FUNDING or SPOT; default: FUNDING")
-	flags.Uint64Var(&in.Line, "line", 0, "after a restore: the `line` of the trading core's journal that has the id")
-	flags.StringVar(&in.Outcome, "outcome", "", "not_applied: ends an act on SPOT that the trading core has forgotten")
-	require(c, "id", "amount")
-	values(c, "account", "FUNDING", "SPOT")
-	values(c, "outcome", "not_applied")
-	a.reason(c)
-	return c
 }
 
-func (a *app) accountStatus() *cobra.Command {
-	c := a.ofUser("set-status USER ASSET STATUS", "Set an account in both ledgers to ACTIVE, FROZEN or DISABLED (operators)", 3, func(ctx context.Context, api *client.Client, id int64, more []string) error {
-		t, err := api.SetAccountStatus(ctx, id, more[0], more[1], a.why)
-		err = printing(a.printAccount)(t, err)
-		if err == nil && !t.Agreed {
-			return endf(exitUnknown, "not both ledgers are known to have %s, and the sweep repeats it: see fencepost account get %d %s", t.Wanted, t.UserID, t.Asset)
-		}
-		return err
-	})
-	lastArgument(c, 2, "ACTIVE", "FROZEN", "DISABLED")
-	a.reason(c)
-	return c
+func (a *app) setAccountStatus(q call) error {
+	t, err := q.api.SetAccountStatus(q.ctx, q.id, q.args[1], q.args[2], a.why)
+	err = a.printAccount(t, err)
+	if err == nil && !t.Agreed {
+		return endf(exitUnknown, "not both ledgers are known to have %s, and the sweep repeats it: see fencepost account get %d %s", t.Wanted, t.UserID, t.Asset)
+	}
+	return err
 }

@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/client"
@@ -45,7 +44,7 @@ func (a *app) client(as role) (*client.Client, error) {
 	if a.within <= 0 {
 		return nil, usagef("--within %s: want a time above 0", a.within)
 	}
-	return client.New(client.Options{URL: base, Token: token, Within: a.within, AttemptTimeout: a.attempt, Transport: a.answers.transport()})
+	return client.New(client.Options{URL: base, Token: token, Within: a.within, AttemptTimeout: a.attempt, Transport: a.answers})
 }
 
 // base returns the URL of the deployment. Without TLS the token could be read on its way, so plain HTTP is for
@@ -114,12 +113,9 @@ func fileToken(path string) tokenSource {
 
 // gcloudToken returns identity tokens that gcloud makes. One token serves until a minute before its end.
 func gcloudToken(audience, account string) tokenSource {
-	var mu sync.Mutex
 	var kept string
 	var until time.Time
 	return func(ctx context.Context) (string, error) {
-		mu.Lock()
-		defer mu.Unlock()
 		if time.Now().Before(until) {
 			return kept, nil
 		}

@@ -28,12 +28,13 @@ type checkup struct {
 type doctor struct {
 	*app
 	problems int
+	failed   error // of the output
 }
 
 func (a *app) doctorCommand() *cobra.Command {
-	c := a.command("doctor", "Check the deployment: one line for each part, and what to do (operators)", 0, func(ctx context.Context, _ []string) error {
+	c := a.command("doctor", "Check the deployment: one line for each part, and what to do (operators)", nil, func(q call) error {
 		d := &doctor{app: a}
-		if err := d.examine(ctx); err != nil {
+		if err := errors.Join(d.examine(q.ctx), d.failed); err != nil {
 			return err
 		}
 		if d.problems > 0 {
@@ -48,37 +49,41 @@ a viewer's token is enough; it changes nothing. The exit status is 1 if there is
 }
 
 // examine makes the checks. It stops where a further one would only repeat the problem. The error is one of the
-// environment or of the output.
+// environment.
 func (d *doctor) examine(ctx context.Context) error {
 	api, err := d.client(operator)
 	if err != nil {
 		return err
 	}
 	if _, err := d.public(ctx, "/errors/NOT_FOUND"); err != nil { // a page without a token: health is for load balancers alone
-		return d.tell(checkup{Check: "api", Detail: fmt.Sprintf("no answer: %v", err), Runbook: "docs/runbooks/unreachable.md",
+		d.tell(checkup{Check: "api", Detail: fmt.Sprintf("no answer: %v", err), Runbook: "docs/runbooks/unreachable.md",
 			ToDo: "see whether the deployment runs, and compare its URL with FENCEPOST_API or --api"})
+		return nil
 	}
-	if err := d.tell(checkup{Check: "api", OK: true, Detail: "it answers"}); err != nil {
-		return err
-	}
+	d.tell(checkup{Check: "api", OK: true, Detail: "it answers"})
 	overview, err := api.GetOverview(ctx)
 	if err != nil {
-		return d.noAnswer(ctx, err)
+		d.noAnswer(ctx, err)
+		return nil
 	}
-	errs := []error{d.tell(checkup{Check: "identity", OK: true, Detail: "the operator's token is accepted"}), d.identity(ctx)}
-	for _, one := range []checkup{clock(overview), settings(overview), sweep(overview)} {
-		errs = append(errs, d.tell(one))
-	}
-	return errors.Join(append(errs, d.nodes(ctx, api), d.attention(ctx, api, overview))...)
+	d.tell(checkup{Check: "identity", OK: true, Detail: "the operator's token is accepted"})
+	err = d.identity(ctx)
+	d.tell(clock(overview))
+	d.tell(settings(overview))
+	d.tell(sweep(overview))
+	d.nodes(ctx, api)
+	d.attention(ctx, api, overview)
+	return err
 }
 
 // tell prints the line of a check.
-func (d *doctor) tell(c checkup) error {
+func (d *doctor) tell(c checkup) {
 	if !c.OK {
 		d.problems++
 	}
 	if d.json {
-		return d.printJSON(c)
+		d.failed = errors.Join(d.failed, printJSON(d.out, c))
+		return
 	}
 	verdict := "ok"
 	if !c.OK {
@@ -92,24 +97,25 @@ func (d *doctor) tell(c checkup) error {
 		text += " (" + c.Runbook + ")"
 	}
 	_, err := fmt.Fprintf(d.out, "%-8s %-10s %s\n", verdict, c.Check, clean(text))
-	return err
+	d.failed = errors.Join(d.failed, err)
 }
 
 // refused tells that a call of a check failed.
-func (d *doctor) refused(ctx context.Context, check string, err error) error {
+func (d *doctor) refused(ctx context.Context, check string, err error) {
 	f := d.classify(ctx, err)
-	return d.tell(checkup{Check: check, Detail: f.Error, ToDo: cmp.Or(f.ToDo, "give a token as docs/cli.md says under Sign in")})
+	d.tell(checkup{Check: check, Detail: f.Error, ToDo: cmp.Or(f.ToDo, "give a token as docs/cli.md says under Sign in")})
 }
 
 // noAnswer tells why a call failed that needs a token and the database. A refusal, and an error before the call, are
 // about the token.
-func (d *doctor) noAnswer(ctx context.Context, err error) error {
+func (d *doctor) noAnswer(ctx context.Context, err error) {
 	p := new(client.Problem)
 	errors.As(err, &p)
 	if !errors.Is(err, client.ErrUnknown) && (p.Status == 0 || p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden) {
-		return d.refused(ctx, "identity", err)
+		d.refused(ctx, "identity", err)
+		return
 	}
-	return d.tell(checkup{Check: "database", Detail: d.classify(ctx, err).Error, ToDo: "see whether the database answers, and the service's log", Runbook: "docs/runbooks/database.md"})
+	d.tell(checkup{Check: "database", Detail: d.classify(ctx, err).Error, ToDo: "see whether the database answers, and the service's log", Runbook: "docs/runbooks/database.md"})
 }
 
 // identity checks the caller's token, if there is one beside the operator's. The transaction that it asks for never exists.
@@ -123,9 +129,11 @@ func (d *doctor) identity(ctx context.Context) error {
 	}
 	const none = "00000000-0000-0000-0000-000000000000"
 	if _, err := api.Tx(ctx, none); err != nil && client.CodeOf(err) != "NOT_FOUND" {
-		return d.noAnswer(ctx, fmt.Errorf("the caller's token: %w", err))
+		d.noAnswer(ctx, fmt.Errorf("the caller's token: %w", err))
+		return nil
 	}
-	return d.tell(checkup{Check: "identity", OK: true, Detail: "the caller's token is accepted"})
+	d.tell(checkup{Check: "identity", OK: true, Detail: "the caller's token is accepted"})
+	return nil
 }
 
 // clock compares the database's clock with that of this machine.
@@ -167,22 +175,24 @@ func sweep(o client.Overview) checkup {
 }
 
 // nodes checks each chain: enough nodes answer, and none is left behind.
-func (d *doctor) nodes(ctx context.Context, api *client.Client) error {
+func (d *doctor) nodes(ctx context.Context, api *client.Client) {
 	chains, err := api.ListChains(ctx)
 	if err != nil {
-		return d.refused(ctx, "nodes", err)
+		d.refused(ctx, "nodes", err)
 	}
-	var errs []error
 	for _, c := range chains {
-		errs = append(errs, d.tell(chainCheck(c)))
+		d.tell(chainCheck(c))
 		for _, n := range c.Nodes {
-			if text := nodeProblem(n); text != "" {
-				errs = append(errs, d.tell(checkup{Check: "nodes", Detail: fmt.Sprintf("chain %d, node %s: %s", c.ChainID, n.Name, text),
-					ToDo: "check the node, or replace it in rpc.urls", Runbook: "docs/runbooks/node-excluded.md"}))
+			text := n.Error
+			if n.Excluded != "" {
+				text = "not used: " + n.Excluded
+			}
+			if text != "" {
+				d.tell(checkup{Check: "nodes", Detail: fmt.Sprintf("chain %d, node %s: %s", c.ChainID, n.Name, text),
+					ToDo: "check the node, or replace it in rpc.urls", Runbook: "docs/runbooks/node-excluded.md"})
 			}
 		}
 	}
-	return errors.Join(errs...)
 }
 
 func chainCheck(c client.Chain) checkup {
@@ -201,22 +211,13 @@ func chainCheck(c client.Chain) checkup {
 	return checkup{Check: "nodes", OK: true, Detail: detail}
 }
 
-// nodeProblem returns the fault of a node; "": none.
-func nodeProblem(n client.Node) string {
-	switch {
-	case n.Excluded != "":
-		return "not used: " + n.Excluded
-	case n.Error != "":
-		return n.Error
-	}
-	return ""
+type concern struct {
+	check string
+	kinds []string
 }
 
 // concerns are the checks of what needs a person, by the kinds of its items.
-var concerns = []struct {
-	check string
-	kinds []string
-}{
+var concerns = []concern{
 	{"database", []string{"DATABASE", "MOVE"}},
 	{"accounts", []string{"PROTECT"}},
 	{"queues", []string{"STUCK", "BLOCKED", "FOREIGN", "HELD"}},
@@ -227,13 +228,14 @@ var concerns = []struct {
 }
 
 // attention tells what needs a person.
-func (d *doctor) attention(ctx context.Context, api *client.Client, o client.Overview) error {
+func (d *doctor) attention(ctx context.Context, api *client.Client, o client.Overview) {
 	const most = 50 // lines of one check
 	items := make([][]client.AttentionItem, len(concerns))
 	waiting := make([]int, len(concerns)) // not overdue
 	for one, err := range api.ListAttention(ctx) {
 		if err != nil {
-			return d.refused(ctx, "attention", err)
+			d.refused(ctx, "attention", err)
+			return
 		}
 		at := concernOf(one.Kind)
 		if one.Overdue {
@@ -242,31 +244,27 @@ func (d *doctor) attention(ctx context.Context, api *client.Client, o client.Ove
 			waiting[at]++
 		}
 	}
-	var errs []error
 	for i, concern := range concerns {
 		for _, one := range items[i][:min(most, len(items[i]))] {
-			errs = append(errs, d.tell(checkup{Check: concern.check, ToDo: one.Action, Runbook: one.Runbook,
-				Detail: fmt.Sprintf("%s since %s: %s (%s)", one.Kind, cell(one.Since), one.Why, subjectText(one.Subject))}))
+			d.tell(checkup{Check: concern.check, ToDo: one.Action, Runbook: one.Runbook,
+				Detail: fmt.Sprintf("%s since %s: %s (%s)", one.Kind, cell(one.Since), one.Why, subjectText(one.Subject))})
 		}
 		if more := len(items[i]) - most; more > 0 {
-			errs = append(errs, d.tell(checkup{Check: concern.check, Detail: fmt.Sprintf("%d more like these", more),
-				ToDo: "see all in the console, or by GET /admin/v1/attention"}))
+			d.tell(checkup{Check: concern.check, Detail: fmt.Sprintf("%d more like these", more), ToDo: "see all in the console, or by GET /admin/v1/attention"})
 		}
 		if len(items[i]) == 0 && (concern.kinds != nil || waiting[i] > 0) {
-			errs = append(errs, d.tell(checkup{Check: concern.check, OK: true, Detail: concernText(concern.check, waiting[i], o)}))
+			d.tell(checkup{Check: concern.check, OK: true, Detail: concernText(concern.check, waiting[i], o)})
 		}
 	}
-	return errors.Join(errs...)
 }
 
 // concernOf is the place in concerns of a kind.
 func concernOf(kind string) int {
-	for i, c := range concerns {
-		if slices.Contains(c.kinds, kind) {
-			return i
-		}
+	at := slices.IndexFunc(concerns, func(c concern) bool { return slices.Contains(c.kinds, kind) })
+	if at < 0 {
+		return len(concerns) - 1
 	}
-	return len(concerns) - 1
+	return at
 }
 
 // concernText describes a concern in which nothing is overdue.

@@ -25,15 +25,7 @@ const (
 	exitRefused = 4 // this call was refused, which says nothing about earlier calls
 )
 
-// usageError is a wrong command line or environment.
-type usageError struct{ text string }
-
-// Error implements [error].
-func (e *usageError) Error() string { return e.text }
-
-func usagef(format string, values ...any) error { return &usageError{fmt.Sprintf(format, values...)} }
-
-// endError is an answer that is no error of the call: the exit code tells how it ended.
+// endError is an error that decides the exit code: a wrong command line, or an answer that is no error of the call.
 type endError struct {
 	code int
 	text string
@@ -45,6 +37,8 @@ func (e *endError) Error() string { return e.text }
 func endf(code int, format string, values ...any) error {
 	return &endError{code, fmt.Sprintf(format, values...)}
 }
+
+func usagef(format string, values ...any) error { return endf(exitUsage, format, values...) }
 
 // someRemain is the end of an act that does a part at a time.
 func someRemain(n int) error {
@@ -71,12 +65,11 @@ func (a *app) report(ctx context.Context, err error) int {
 		return exitOK
 	}
 	f := a.classify(ctx, err)
-	if errors.Is(err, syscall.EPIPE) && !a.answers.acted() {
+	if errors.Is(err, syscall.EPIPE) && !a.answers.acted {
 		return f.exit // such as head, which has all that it wants
 	}
 	if a.json {
-		text, _ := json.Marshal(f) // texts only
-		_ = printLine(a.err, text)
+		_ = printJSON(a.err, f)
 		return f.exit
 	}
 	fmt.Fprintf(a.err, "fencepost: %s: %s\n", f.Outcome, clean(f.Error))
@@ -91,7 +84,7 @@ func (a *app) afterUnknown() string {
 	switch {
 	case a.keyed:
 		return "read the state, or repeat the command with the same --request-id, --cid or --id, never with another: a repeat has no second effect"
-	case a.answers.acted():
+	case a.answers.acted:
 		return "read the state before you repeat the command: it may have been carried out"
 	}
 	return "repeat the command"
@@ -100,23 +93,22 @@ func (a *app) afterUnknown() string {
 // classify decides what an error says about the outcome. Exit code 1 is for an end alone: a script that reads it may send
 // another request.
 func (a *app) classify(ctx context.Context, err error) failure {
-	var usage *usageError
-	var end *endError
-	problem := new(client.Problem)
-	refused := errors.As(err, &problem) && problem.Code != ""
+	end, _ := errors.AsType[*endError](err)
+	problem, _ := errors.AsType[*client.Problem](err)
+	usage := end != nil && end.code == exitUsage
 	switch proposal := client.ProposedBy(err); {
-	case errors.As(err, &end) && end.code == exitUnknown:
+	case end != nil && end.code == exitUnknown:
 		return failure{Outcome: "unknown", Error: end.text, exit: exitUnknown}
-	case errors.As(err, &end):
+	case end != nil && !usage:
 		return failure{Outcome: "failed", Error: end.text, exit: end.code}
 	case proposal != nil:
 		return failure{Outcome: "proposed", Error: err.Error(), exit: exitUnknown,
 			ToDo: "another operator runs: fencepost proposal approve " + proposal.ProposalID + " --reason TEXT"}
 	case errors.Is(err, client.ErrUnknown):
 		return failure{Outcome: "unknown", Error: err.Error(), exit: exitUnknown, ToDo: a.afterUnknown(), Code: client.CodeOf(err)}
-	case refused:
+	case problem != nil && problem.Code != "":
 		return a.refusal(ctx, problem)
-	case !a.running || !a.answers.sent() && (errors.As(err, &usage) || ctx.Err() == nil): // also a file without a token
+	case !a.running || !a.answers.sent && (usage || ctx.Err() == nil): // also a file without a token
 		return failure{Outcome: "usage", Error: err.Error(), exit: exitUsage}
 	}
 	return failure{Outcome: "unknown", Error: err.Error(), exit: exitUnknown, ToDo: a.afterUnknown()}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -11,19 +10,23 @@ import (
 )
 
 func (a *app) haltGroup() *cobra.Command {
-	return group("halt", "Look after halts of new transfers, which the check of conservation opens (operators)", a.haltList(), a.haltCheck(), a.haltResume())
-}
-
-func (a *app) haltList() *cobra.Command {
-	return a.list(operator, "list", "List the open halts, the newest first", 0, func(ctx context.Context, api *client.Client, _ []string) error {
-		all, err := api.Conservation(ctx)
-		if err == nil && all.OpenHalts > len(all.Halts) {
-			a.note(note{Text: fmt.Sprintf("%d halts are open; these are the newest", all.OpenHalts)})
-		}
-		return printList(a, each(all.Halts, err), "HALT SCOPE USER ASSET_ID SINCE EVIDENCE", func(h client.Halt) []any {
-			return []any{h.ID, h.Scope, h.UserID, h.AssetID, h.Since, h.Evidence}
-		})
-	})
+	var earlier bool
+	return group("halt", "Look after halts of new transfers, which the check of conservation opens (operators)",
+		a.list(operator, "list", "List the open halts, the newest first", nil, func(q call) error {
+			all, err := q.api.Conservation(q.ctx)
+			if err == nil && all.OpenHalts > len(all.Halts) {
+				a.note(note{Text: fmt.Sprintf("%d halts are open; these are the newest", all.OpenHalts)})
+			}
+			return printList(a, each(all.Halts, err), "HALT SCOPE USER ASSET_ID SINCE EVIDENCE",
+				func(h client.Halt) []any { return []any{h.ID, h.Scope, h.UserID, h.AssetID, h.Since, h.Evidence} })
+		}),
+		a.haltCheck(),
+		a.ofNumber(operator, "resume HALT", "End a halt: its transfers are accepted again", []option{
+			flag(&earlier, "earlier", "also all halts that were opened before it"),
+			a.reason(),
+		}, func(q call) error {
+			return a.answer(q.api.ResumeHalt(q.ctx, q.id, earlier, a.why), "halt", q.id, "state", "ended")
+		}))
 }
 
 // fullWithin is how long halt check --full waits for its answer unless --within says otherwise.
@@ -31,9 +34,10 @@ const fullWithin = 10 * time.Minute
 
 func (a *app) haltCheck() *cobra.Command {
 	var full bool
-	var c *cobra.Command
-	c = a.command("check", "Check now that no money was created or lost; a violation halts new transfers (exit 1)", 0, func(ctx context.Context, _ []string) error {
-		if full && !c.Flags().Changed("within") {
+	c := a.command("check", "Check now that no money was created or lost; a violation halts new transfers (exit 1)", []option{
+		flag(&full, "full", "read the journals from their beginning; large deployments run the job conservation-full"),
+	}, func(q call) error {
+		if full && !a.hasFlag("within") {
 			a.within = fullWithin
 		}
 		a.attempt = a.within // a check is not repeated
@@ -41,7 +45,7 @@ func (a *app) haltCheck() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		r, err := api.CheckConservation(ctx, full)
+		r, err := api.CheckConservation(q.ctx, full)
 		err = a.answer(err, "result", r.Result, "journal entries read", r.Entries, "transfers read", r.Final, "wrong", r.Wrong, "of them new", r.Fresh, "new halts", len(r.Halted))
 		if err == nil && r.Result != "ok" {
 			return endf(exitFailed, "%d findings, %d of them new: see docs/runbooks/conservation-violated.md", r.Wrong, r.Fresh)
@@ -52,16 +56,5 @@ func (a *app) haltCheck() *cobra.Command {
 
 It waits for the answer for --within: by default a minute, and with --full ten minutes. Where deployed by Terraform, a
 transaction of admin ends after 10 s. If a check takes longer, run the scheduled job conservation-full, which has half an hour.`
-	c.Flags().BoolVar(&full, "full", false, "read the journals from their beginning; large deployments run the job conservation-full")
-	return c
-}
-
-func (a *app) haltResume() *cobra.Command {
-	var earlier bool
-	c := a.ofNumber(operator, "HALT", "resume HALT", "End a halt: its transfers are accepted again", 1, func(ctx context.Context, api *client.Client, id int64, _ []string) error {
-		return a.answer(api.ResumeHalt(ctx, id, earlier, a.why), "halt", id, "state", "ended")
-	})
-	c.Flags().BoolVar(&earlier, "earlier", false, "also all halts that were opened before it")
-	a.reason(c)
 	return c
 }

@@ -44,9 +44,12 @@ type receiver struct {
 }
 
 func (a *app) webhookListen() *cobra.Command {
-	var listen, forward string
-	var count int
-	c := a.command("listen", "Receive webhooks at this machine: verify, print, drop repeats", 0, func(ctx context.Context, _ []string) error {
+	listen, forward, count := "127.0.0.1:8090", "", 0
+	c := a.command("listen", "Receive webhooks at this machine: verify, print, drop repeats", []option{
+		flag(&listen, "listen", "where it listens, as `host:port`"),
+		flag(&forward, "forward", "the `URL` to which each event is posted on"),
+		flag(&count, "count", "stop after so many events; default: when interrupted"),
+	}, func(q call) error {
 		keys, err := parseKeys(a.env(secretVariable))
 		if err != nil {
 			return err
@@ -54,7 +57,7 @@ func (a *app) webhookListen() *cobra.Command {
 		if forward != "" && !strings.HasPrefix(forward, "http://") && !strings.HasPrefix(forward, "https://") {
 			return usagef("--forward %s: want a URL", forward)
 		}
-		ctx, stop := context.WithCancel(ctx)
+		ctx, stop := context.WithCancel(q.ctx)
 		defer stop()
 		r := &receiver{a: a, keys: keys, forward: forward, count: count, stop: stop, seen: map[string]bool{},
 			http: &http.Client{Timeout: forwardTime, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}} // a redirected POST loses its body
@@ -64,9 +67,6 @@ func (a *app) webhookListen() *cobra.Command {
 ` + secretVariable + ` (two with a space between them during a rotation), drops repeats by their id, prints each
 event, and answers 204. A delivery without a valid signature is answered 401. With --forward each event is posted on,
 with its signature, and is accepted once the other program has accepted it.`
-	c.Flags().StringVar(&listen, "listen", "127.0.0.1:8090", "where it listens, as `host:port`")
-	c.Flags().StringVar(&forward, "forward", "", "the `URL` to which each event is posted on")
-	c.Flags().IntVar(&count, "count", 0, "stop after so many events; default: when interrupted")
 	return c
 }
 
@@ -181,20 +181,12 @@ func (r *receiver) post(q *http.Request, body []byte) error {
 }
 
 func (r *receiver) print(body []byte) error {
-	var line bytes.Buffer
-	if err := json.Compact(&line, body); err != nil {
-		return err
-	}
 	if r.a.json {
-		return printLine(r.a.out, line.Bytes())
+		return printLine(r.a.out, body)
 	}
 	var e client.Event
 	if err := json.Unmarshal(body, &e); err != nil {
 		return err
 	}
-	w := newTable(r.a.out)
-	if err := r.a.printRow(w, []any{e.Timestamp, e.Type, e.TxID, e.RequestID, e.Sequence, e.Data}); err != nil {
-		return err
-	}
-	return w.Flush()
+	return r.a.printAlone(e.Timestamp, e.Type, e.TxID, e.RequestID, e.Sequence, e.Data)
 }

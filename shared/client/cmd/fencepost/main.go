@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -36,8 +37,9 @@ type app struct {
 	streams
 	env     func(name string) string
 	answers *recorder
-	running bool // the command line was right, and the command has begun
-	keyed   bool // the command sends a request under a key, so that it can be repeated
+	running bool                   // the command line was right, and the command has begun
+	hasFlag func(name string) bool // of the running command: whether its line has the flag
+	keyed   bool                   // the command sends a request under a key, so that it can be repeated
 
 	json                                  bool
 	api, tokenFile, audience, impersonate string // of the flags; "": the environment has them
@@ -108,118 +110,67 @@ func group(name, short string, commands ...*cobra.Command) *cobra.Command {
 	return g
 }
 
-// action is what a command does with its arguments.
-type action func(ctx context.Context, args []string) error
+// call is one run of a command.
+type call struct {
+	ctx  context.Context
+	api  *client.Client // of [app.call] and [app.ofNumber]
+	args []string
+	id   int64 // of [app.ofNumber]: the first argument
+}
 
-// command returns a command with n arguments, which use names.
-func (a *app) command(use, short string, n int, do action) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(n), RunE: func(c *cobra.Command, args []string) error {
-		a.running = true
+// action is what a command does.
+type action func(q call) error
+
+// command returns a command whose arguments use names after its own name.
+func (a *app) command(use, short string, options []option, do action) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(strings.Count(use, " ")), RunE: func(c *cobra.Command, args []string) error {
+		a.running, a.hasFlag = true, c.Flags().Changed
 		if slices.Contains(args, "") {
 			return usagef("an argument is empty: want %s", c.UseLine())
 		}
-		return do(c.Context(), args)
+		return do(call{ctx: c.Context(), args: args})
 	}}
+	for _, change := range options {
+		change(c)
+	}
+	return c
 }
 
-// request is what a command does with a client and its arguments.
-type request func(ctx context.Context, api *client.Client, args []string) error
-
-// call returns a command with n arguments that calls the API as the role.
-func (a *app) call(as role, use, short string, n int, do request) *cobra.Command {
-	return a.command(use, short, n, func(ctx context.Context, args []string) error {
-		api, err := a.client(as)
-		if err != nil {
+// call is [app.command] for a command that calls the API as the role.
+func (a *app) call(as role, use, short string, options []option, do action) *cobra.Command {
+	return a.command(use, short, options, func(q call) (err error) {
+		if q.api, err = a.client(as); err != nil {
 			return err
 		}
-		return do(ctx, api, args)
+		return do(q)
 	})
 }
 
-// onRecord is [app.call] for an operator's act, which needs a reason.
-func (a *app) onRecord(use, short string, n int, do request) *cobra.Command {
-	c := a.call(operator, use, short, n, do)
-	a.reason(c)
-	return c
+// act is [app.call] for an operator's act, which needs a reason.
+func (a *app) act(use, short string, options []option, do action) *cobra.Command {
+	return a.call(operator, use, short, append(options, a.reason()), do)
 }
 
-// act is [app.onRecord] for a command that prints what the call returns. Its argument is the call's subject.
-func act[T any](a *app, use, short string, do func(*client.Client, context.Context, string, string) (T, error), print func(T) error) *cobra.Command {
-	return a.onRecord(use, short, 1, func(ctx context.Context, api *client.Client, args []string) error {
-		return printing(print)(do(api, ctx, args[0], a.why))
-	})
+// list is [app.call] for a list, which has a limit.
+func (a *app) list(as role, use, short string, options []option, do action) *cobra.Command {
+	return a.call(as, use, short, append(options, a.limited()), do)
 }
 
-// show returns a command that prints what the call returns. Its argument is the call's subject.
-func show[T any](a *app, as role, use, short string, do func(*client.Client, context.Context, string) (T, error), print func(T) error) *cobra.Command {
-	return a.call(as, use, short, 1, func(ctx context.Context, api *client.Client, args []string) error {
-		return printing(print)(do(api, ctx, args[0]))
-	})
+// actOn is [app.act] for a command that prints what the call returns. Its argument is the call's subject.
+func actOn[T any](a *app, use, short string, do func(*client.Client, context.Context, string, string) (T, error), print func(T, error) error) *cobra.Command {
+	return a.act(use, short, nil, func(q call) error { return print(do(q.api, q.ctx, q.args[0], a.why)) })
 }
 
-// require makes flags required.
-func require(c *cobra.Command, names ...string) {
-	for _, name := range names {
-		if err := c.MarkFlagRequired(name); err != nil {
-			panic(err) // no such flag: a defect that each test of the command finds
-		}
-	}
-}
-
-// reason adds the required flag of an act that is kept on record.
-func (a *app) reason(c *cobra.Command) {
-	c.Flags().StringVar(&a.why, "reason", "", "why: kept with your name")
-	require(c, "reason")
-}
-
-// given is the value of a flag; nil: the flag was not given.
-func given[T any](c *cobra.Command, flag string, value T) *T {
-	if !c.Flags().Changed(flag) {
-		return nil
-	}
-	return &value
-}
-
-// list is [app.call] with the flags of a list.
-func (a *app) list(as role, use, short string, n int, do request) *cobra.Command {
-	c := a.call(as, use, short, n, do)
-	a.listFlags(c)
-	return c
-}
-
-// listFlags adds the flags of a list.
-func (a *app) listFlags(c *cobra.Command) {
-	c.Flags().IntVar(&a.limit, "limit", 100, "the most `rows` to print; 0: all")
-	c.PreRunE = func(*cobra.Command, []string) error {
-		if a.limit < 0 {
-			return usagef("--limit %d: want a number of rows, or 0 for all", a.limit)
-		}
-		return nil
-	}
-}
-
-// values completes a flag by its values.
-func values(c *cobra.Command, flag string, all ...string) {
-	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(all, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // no such flag: a defect that each test of the command finds
-	}
-}
-
-// lastArgument completes the argument after n others by its values.
-func lastArgument(c *cobra.Command, n int, all ...string) {
-	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(args) != n {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return all, cobra.ShellCompDirectiveNoFileComp
-	}
+// show is [app.call] for a command that prints what the call returns. Its argument is the call's subject.
+func show[T any](a *app, as role, use, short string, do func(*client.Client, context.Context, string) (T, error), print func(T, error) error) *cobra.Command {
+	return a.call(as, use, short, nil, func(q call) error { return print(do(q.api, q.ctx, q.args[0])) })
 }
 
 func (a *app) versionCommand() *cobra.Command {
-	return a.command("version", "Print the version of this program", 0, func(context.Context, []string) error {
+	return a.command("version", "Print the version of this program", nil, func(call) error {
 		built := buildinfo.Read()
 		if a.json {
-			return a.printJSON(built)
+			return printJSON(a.out, built)
 		}
 		_, err := fmt.Fprintf(a.out, "fencepost %s, commit %s, %s\n", built.Version, built.Revision, built.Go)
 		return err

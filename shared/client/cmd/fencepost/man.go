@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 
@@ -13,7 +12,7 @@ import (
 func (a *app) manCommand() *cobra.Command {
 	var folder string
 	var c *cobra.Command
-	c = a.command("man", "Write the man pages of all commands to a folder", 0, func(context.Context, []string) error {
+	c = a.command("man", "Write the man pages of all commands to a folder", []option{required(&folder, "dir", "the `folder`")}, func(call) error {
 		root := c.Root()
 		root.DisableAutoGenTag = true
 		if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -25,7 +24,5 @@ func (a *app) manCommand() *cobra.Command {
 		_, err := fmt.Fprintf(a.out, "Written to %s; try: man %s/fencepost.1\n", folder, folder)
 		return err
 	})
-	c.Flags().StringVar(&folder, "dir", "", "the `folder`")
-	require(c, "dir")
 	return c
 }

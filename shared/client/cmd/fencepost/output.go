@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
-	"sync"
 	"text/tabwriter"
 	"time"
 	"unicode"
@@ -19,33 +18,24 @@ import (
 	"unicode/utf8"
 )
 
-// recorder keeps the last answer of the API, so that --json prints it as it came.
+// recorder is the transport of a client. It keeps the last answer of the API, so that --json prints it as it came. A command
+// sends one request after the other.
 type recorder struct {
-	mu      sync.Mutex
 	body    []byte
 	refused bool              // body is a problem
-	calls   int               // that were sent
-	acts    int               // of calls, those that do more than read
+	sent    bool              // a call was sent
+	acted   bool              // a call was sent that does more than read
 	rows    []json.RawMessage // of body, those that are not printed yet; nil: they were not read yet
 }
 
 // maxAnswer is the longest answer that is kept; the client refuses longer ones.
 const maxAnswer = 16<<20 + 1
 
-// transport returns a transport whose answers are recorded.
-func (r *recorder) transport() http.RoundTripper {
-	return recording{http.DefaultTransport.(*http.Transport).Clone(), r}
-}
-
-type recording struct {
-	next http.RoundTripper
-	to   *recorder
-}
-
 // RoundTrip implements [http.RoundTripper].
-func (t recording) RoundTrip(q *http.Request) (*http.Response, error) {
-	t.to.begin(q.Method)
-	resp, err := t.next.RoundTrip(q)
+func (r *recorder) RoundTrip(q *http.Request) (*http.Response, error) {
+	r.sent = true
+	r.acted = r.acted || q.Method != http.MethodGet
+	resp, err := http.DefaultTransport.RoundTrip(q)
 	if err != nil {
 		return nil, err
 	}
@@ -55,53 +45,12 @@ func (t recording) RoundTrip(q *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(text))
-	t.to.mu.Lock()
-	defer t.to.mu.Unlock()
-	t.to.body, t.to.refused, t.to.rows = text, resp.StatusCode >= 300, nil
+	r.body, r.refused, r.rows = text, resp.StatusCode >= 300, nil
 	return resp, nil
-}
-
-func (r *recorder) begin(method string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.calls++
-	if method != http.MethodGet {
-		r.acts++
-	}
-}
-
-// sent is true if the API was called.
-func (r *recorder) sent() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.calls > 0
-}
-
-// acted is true if a call was sent that does more than read.
-func (r *recorder) acted() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.acts > 0
-}
-
-// document returns the last answer on one line; nil: it had no body.
-func (r *recorder) document() ([]byte, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var line bytes.Buffer
-	if len(r.body) == 0 {
-		return nil, nil
-	}
-	if err := json.Compact(&line, r.body); err != nil {
-		return nil, err
-	}
-	return line.Bytes(), nil
 }
 
 // problem returns the last answer if it is a problem.
 func (r *recorder) problem() json.RawMessage {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if !r.refused || !json.Valid(r.body) {
 		return nil
 	}
@@ -109,11 +58,8 @@ func (r *recorder) problem() json.RawMessage {
 }
 
 // row returns the next row of the last answer, which is one page of a list.
-func (r *recorder) row() ([]byte, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *recorder) row() (row json.RawMessage, err error) {
 	if r.rows == nil {
-		var err error
 		if r.rows, err = rowsOf(r.body); err != nil {
 			return nil, err
 		}
@@ -121,10 +67,8 @@ func (r *recorder) row() ([]byte, error) {
 	if len(r.rows) == 0 {
 		return nil, errors.New("the page has fewer rows than were decoded")
 	}
-	var line bytes.Buffer
-	err := json.Compact(&line, r.rows[0])
-	r.rows = r.rows[1:]
-	return line.Bytes(), err
+	row, r.rows = r.rows[0], r.rows[1:]
+	return row, nil
 }
 
 // rowsOf returns the member of a page that is a list.
@@ -146,19 +90,23 @@ func rowsOf(page []byte) (rows []json.RawMessage, err error) {
 	return rows, err
 }
 
-func (a *app) printJSON(value any) error {
+func printJSON(w io.Writer, value any) error {
 	text, err := json.Marshal(value)
-	if err == nil {
-		err = printLine(a.out, text)
+	if err != nil {
+		return err
 	}
-	return err
+	return printLine(w, text)
 }
 
 // printLine prints a JSON value on a line. Characters that could change what a terminal shows are escaped, which does
 // not change the value.
 func printLine(w io.Writer, value []byte) error {
-	line := make([]byte, 0, len(value)+1)
-	for _, r := range string(value) {
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, value); err != nil {
+		return err
+	}
+	line := make([]byte, 0, compact.Len()+1)
+	for _, r := range compact.String() {
 		switch {
 		case r != utf8.RuneError && !isHidden(r):
 			line = utf8.AppendRune(line, r)
@@ -173,22 +121,21 @@ func printLine(w io.Writer, value []byte) error {
 	return err
 }
 
-// printAnswer prints the API's last answer with --json, and the pairs of names and values otherwise. Pairs without a
-// value are omitted. If the answer has no body, --json prints the pairs too.
-func (a *app) printAnswer(pairs ...any) error {
+// answer prints the API's last answer with --json, and the pairs of names and values otherwise, or passes the call's error on. Pairs
+// without a value are omitted. If the answer has no body, --json prints the pairs too.
+func (a *app) answer(err error, pairs ...any) error {
+	if err != nil {
+		return err
+	}
+	if a.json && len(a.answers.body) > 0 {
+		return printLine(a.out, a.answers.body)
+	}
 	if a.json {
-		line, err := a.answers.document()
-		if err != nil {
-			return err
+		members := make(map[string]any)
+		for i := 0; i+1 < len(pairs); i += 2 {
+			members[fmt.Sprint(pairs[i])] = pairs[i+1]
 		}
-		if line == nil {
-			members := make(map[string]any)
-			for i := 0; i+1 < len(pairs); i += 2 {
-				members[fmt.Sprint(pairs[i])] = pairs[i+1]
-			}
-			return a.printJSON(members)
-		}
-		return printLine(a.out, line)
+		return printJSON(a.out, members)
 	}
 	w := newTable(a.out)
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -197,24 +144,6 @@ func (a *app) printAnswer(pairs ...any) error {
 		}
 	}
 	return w.Flush()
-}
-
-// answer is [app.printAnswer] after a call, or passes the call's error on.
-func (a *app) answer(err error, pairs ...any) error {
-	if err != nil {
-		return err
-	}
-	return a.printAnswer(pairs...)
-}
-
-// printing ends a command: the function that it returns prints what a call returned, or passes the call's error on.
-func printing[T any](print func(T) error) func(T, error) error {
-	return func(value T, err error) error {
-		if err != nil {
-			return err
-		}
-		return print(value)
-	}
 }
 
 // newTable aligns columns that are separated by tabs. Its errors are those of Flush.
@@ -254,11 +183,11 @@ func printList[T any](a *app, rows iter.Seq2[T, error], titles string, columns f
 
 func (a *app) printRow(w io.Writer, columns []any) error {
 	if a.json {
-		line, err := a.answers.row()
-		if err == nil {
-			err = printLine(a.out, line)
+		row, err := a.answers.row()
+		if err != nil {
+			return err
 		}
-		return err
+		return printLine(a.out, row)
 	}
 	texts := make([]string, len(columns))
 	for i, c := range columns {
@@ -266,6 +195,12 @@ func (a *app) printRow(w io.Writer, columns []any) error {
 	}
 	_, err := fmt.Fprintln(w, strings.Join(texts, "\t"))
 	return err
+}
+
+// printAlone prints a row at once, since the next one may be long in coming.
+func (a *app) printAlone(columns ...any) error {
+	w := newTable(a.out)
+	return errors.Join(a.printRow(w, columns), w.Flush())
 }
 
 // each yields the elements of a slice, or the error.
@@ -342,8 +277,7 @@ func (a *app) noteMore() {
 
 func (a *app) note(n note) {
 	if a.json {
-		text, _ := json.Marshal(n) // texts only
-		_ = printLine(a.err, text)
+		_ = printJSON(a.err, n)
 		return
 	}
 	fmt.Fprintln(a.err, clean(n.Text))

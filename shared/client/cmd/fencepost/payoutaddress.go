@@ -10,7 +10,32 @@ import (
 )
 
 func (a *app) payoutAddressGroup() *cobra.Command {
-	return group("payout-address", "Manage the addresses that a user's payouts may go to", a.addressList(), a.addressAdd(), a.addressRemove(), a.addressShow(), a.addressDrop(),
+	var in client.NewPayoutAddress
+	return group("payout-address", "Manage the addresses that a user's payouts may go to",
+		a.list(user, "list", "List the user's addresses", nil, func(q call) error {
+			all, err := q.api.ListPayoutAddresses(q.ctx)
+			if err == nil && !all.Required {
+				a.note(note{Text: "payouts go to other addresses too: transfer.payoutAddresses.required is false"})
+			}
+			return printList(a, each(all.Addresses, err), addressTitles, addressColumns)
+		}),
+		a.call(user, "add", "Add an address, which is usable after a delay", []option{
+			required(&in.Asset, "asset", "an `asset` on whose chain the address is"),
+			required(&in.Address, "address", "the `address`"),
+		}, func(q call) error { return a.printAddress(q.api.AddPayoutAddress(q.ctx, in)) }),
+		a.ofNumber(user, "remove ADDRESS_ID", "Take an address off the user's list at once", nil, func(q call) error {
+			return a.printAddress(q.api.RemovePayoutAddress(q.ctx, q.id))
+		}),
+		a.ofNumber(operator, "show USER", "Show the addresses of a user, also removed ones (operators)", []option{a.limited()},
+			func(q call) error { return a.printAddresses(q.api.ShowPayoutAddresses(q.ctx, q.id)) }),
+		a.ofNumber(operator, "drop USER ADDRESS_ID", "Take an address off a user's list at once (operators)", []option{a.reason()},
+			func(q call) error {
+				address, err := number("ADDRESS_ID", q.args[1])
+				if err != nil {
+					return err
+				}
+				return a.printAddress(q.api.DropPayoutAddress(q.ctx, q.id, address, a.why))
+			}),
 		a.addressBlock("block", "Keep a user from adding addresses (operators)", (*client.Client).BlockPayoutAddresses),
 		a.addressBlock("unblock", "Let a user add addresses again (operators)", (*client.Client).UnblockPayoutAddresses))
 }
@@ -21,90 +46,41 @@ func addressColumns(p client.PayoutAddress) []any {
 	return []any{p.AddressID, p.ChainID, p.Address, p.AddedAt, p.UsableFrom, p.RemovedAt, p.RemovedBy, p.RemoveReason}
 }
 
-func (a *app) printAddress(p client.PayoutAddress) error {
-	return a.printAnswer("address_id", p.AddressID, "chain", p.ChainID, "address", p.Address, "added", p.AddedAt, "usable from", p.UsableFrom,
+func (a *app) printAddress(p client.PayoutAddress, err error) error {
+	return a.answer(err, "address_id", p.AddressID, "chain", p.ChainID, "address", p.Address, "added", p.AddedAt, "usable from", p.UsableFrom,
 		"removed", p.RemovedAt, "by", p.RemovedBy, "reason", p.RemoveReason)
-}
-
-func (a *app) addressList() *cobra.Command {
-	return a.list(user, "list", "List the user's addresses", 0, func(ctx context.Context, api *client.Client, _ []string) error {
-		all, err := api.ListPayoutAddresses(ctx)
-		if err == nil && !all.Required {
-			a.note(note{Text: "payouts go to other addresses too: transfer.payoutAddresses.required is false"})
-		}
-		return printList(a, each(all.Addresses, err), addressTitles, addressColumns)
-	})
-}
-
-func (a *app) addressAdd() *cobra.Command {
-	var in client.NewPayoutAddress
-	c := a.call(user, "add", "Add an address, which is usable after a delay", 0, func(ctx context.Context, api *client.Client, _ []string) error {
-		return printing(a.printAddress)(api.AddPayoutAddress(ctx, in))
-	})
-	c.Flags().StringVar(&in.Asset, "asset", "", "an `asset` on whose chain the address is")
-	c.Flags().StringVar(&in.Address, "address", "", "the `address`")
-	require(c, "asset", "address")
-	return c
-}
-
-func (a *app) addressRemove() *cobra.Command {
-	return a.ofNumber(user, "ADDRESS_ID", "remove ADDRESS_ID", "Take an address off the user's list at once", 1, func(ctx context.Context, api *client.Client, id int64, _ []string) error {
-		return printing(a.printAddress)(api.RemovePayoutAddress(ctx, id))
-	})
-}
-
-func (a *app) addressShow() *cobra.Command {
-	c := a.ofUser("show USER", "Show the addresses of a user, also removed ones (operators)", 1, func(ctx context.Context, api *client.Client, id int64, _ []string) error {
-		return printing(a.printAddresses)(api.ShowPayoutAddresses(ctx, id))
-	})
-	a.listFlags(c)
-	return c
 }
 
 // printAddresses prints a user's addresses, at most as many as the limit. They may be of several pages, so that with --json they
 // are printed as they were decoded.
-func (a *app) printAddresses(all client.UserAddresses) error {
+func (a *app) printAddresses(all client.UserAddresses, err error) error {
+	if err != nil {
+		return err
+	}
 	if a.json {
 		if a.limit > 0 && len(all.Addresses) > a.limit {
 			all.Addresses = all.Addresses[:a.limit]
 			a.noteMore()
 		}
-		return a.printJSON(all)
+		return printJSON(a.out, all)
 	}
 	pairs := []any{"only to these", all.Required}
 	if b := all.Block; b != nil {
 		pairs = append(pairs, "blocked since", b.At, "by", b.By, "why", b.Reason)
 	}
-	if err := a.printAnswer(pairs...); err != nil {
+	if err := a.answer(nil, pairs...); err != nil {
 		return err
 	}
 	return printList(a, each(all.Addresses, nil), addressTitles, addressColumns)
 }
 
-func (a *app) addressDrop() *cobra.Command {
-	c := a.ofUser("drop USER ADDRESS_ID", "Take an address off a user's list at once (operators)", 2, func(ctx context.Context, api *client.Client, id int64, more []string) error {
-		address, err := number("ADDRESS_ID", more[0])
-		if err != nil {
-			return err
-		}
-		return printing(a.printAddress)(api.DropPayoutAddress(ctx, id, address, a.why))
-	})
-	a.reason(c)
-	return c
-}
-
 func (a *app) addressBlock(verb, short string, act func(*client.Client, context.Context, int64, string) (client.UserAddresses, error)) *cobra.Command {
-	c := a.ofUser(verb+" USER", short, 1, func(ctx context.Context, api *client.Client, id int64, _ []string) error {
-		all, err := act(api, ctx, id, a.why)
-		if err != nil {
-			return err
-		}
-		if all.NextPageToken != "" {
-			a.note(note{Text: fmt.Sprintf("the user has more addresses than these: fencepost payout-address show %d --limit 0 prints all", id)})
+	return a.ofNumber(operator, verb+" USER", short, []option{a.reason()}, func(q call) error {
+		all, err := act(q.api, q.ctx, q.id, a.why)
+		if err == nil && all.NextPageToken != "" {
+			a.note(note{Text: fmt.Sprintf("the user has more addresses than these: fencepost payout-address show %d --limit 0 prints all", q.id)})
 		}
 		a.limit = 0 // the whole page
-		return a.printAddresses(all)
+		return a.printAddresses(all, err)
 	})
-	a.reason(c)
-	return c
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"encoding/csv"
 	"fmt"
 	"strconv"
@@ -14,43 +13,66 @@ import (
 )
 
 func (a *app) protectGroup() *cobra.Command {
-	return group("protect", "Look into PROTECT incidents and end them (operators)", a.protectList(),
+	var nonce uint64
+	var txID string
+	return group("protect", "Look into PROTECT incidents and end them (operators)",
+		a.list(operator, "list", "List the accounts in PROTECT", nil, func(q call) error {
+			return printList(a, q.api.ListSubmitters(q.ctx, client.SubmitterQuery{State: "PROTECT"}), "SUBMITTER INCIDENT SINCE NEXT_NONCE QUEUED EVIDENCE", func(s client.Submitter) []any {
+				p := cmp.Or(s.Protect, &client.ProtectIncident{})
+				return []any{s.Submitter, p.Incident, p.Since, s.NextNonce, s.Queued, p.Evidence}
+			})
+		}),
 		show(a, operator, "show SUBMITTER", "Show the open incident of an account with its evidence", (*client.Client).Submitter, a.printIncident),
-		a.protectLost(), a.protectRelease(), a.protectIncidents(), a.protectForeign(), a.protectMatch(), a.protectWriteOff(), a.protectAccept(), a.protectUntouched())
+		a.protectLost(), a.protectRelease(),
+		a.list(operator, "incidents SUBMITTER", "List the incidents of an account, the newest first", nil, func(q call) error {
+			return printList(a, q.api.ListIncidents(q.ctx, q.args[0]), "INCIDENT OPENED CLOSED BY MODE REASON EVIDENCE",
+				func(i client.PastIncident) []any {
+					return []any{i.Incident, i.OpenedAt, i.ClosedAt, i.ClosedBy, i.Mode, i.Reason, i.Evidence}
+				})
+		}),
+		a.list(operator, "foreign SUBMITTER", "List the foreign transactions of an account whose requests are unknown", nil, func(q call) error {
+			return printList(a, q.api.ListForeign(q.ctx, q.args[0], 0), "NONCE TXHASH TO WEI SUCCEEDED HELD_TXID HELD_REQUESTID SINCE",
+				func(f client.OpenForeign) []any {
+					return []any{f.Nonce, f.TxHash, f.To, f.ValueWei, f.Succeeded, f.TxID, f.RequestID, f.Since}
+				})
+		}),
+		a.act("match SUBMITTER", "State that a foreign transaction was the request of a held intent, which ends", []option{
+			required(&nonce, "nonce", "the foreign transaction's `nonce`"),
+			required(&txID, "tx", "the held intent's `txId`"),
+		}, func(q call) error {
+			r, err := q.api.MatchForeign(q.ctx, q.args[0], nonce, txID, a.why)
+			return a.answer(err, "txId", r.TxID, "state", r.State, "subState", r.SubState)
+		}),
+		a.protectWriteOff(),
+		a.act("accept-database", "Accept a restored database: see docs/runbooks/restore.md", nil, func(q call) error {
+			return a.answer(q.api.AcceptDatabase(q.ctx, a.why), "database", "accepted", "accounts", "each stays in PROTECT until it is released")
+		}),
+		a.protectUntouched())
 }
 
-func (a *app) protectList() *cobra.Command {
-	return a.list(operator, "list", "List the accounts in PROTECT", 0, func(ctx context.Context, api *client.Client, _ []string) error {
-		return printList(a, api.ListSubmitters(ctx, client.SubmitterQuery{State: "PROTECT"}), "SUBMITTER INCIDENT SINCE NEXT_NONCE QUEUED EVIDENCE", func(s client.Submitter) []any {
-			p := cmp.Or(s.Protect, &client.ProtectIncident{})
-			return []any{s.Submitter, p.Incident, p.Since, s.NextNonce, s.Queued, p.Evidence}
-		})
-	})
-}
-
-func (a *app) printIncident(s client.Submitter) error {
+func (a *app) printIncident(s client.Submitter, err error) error {
 	if s.Protect == nil {
-		return a.printAnswer("submitter", s.Submitter, "protect", "no incident is open")
+		return a.answer(err, "submitter", s.Submitter, "protect", "no incident is open")
 	}
 	pairs := []any{"submitter", s.Submitter, "incident", s.Protect.Incident, "since", s.Protect.Since, "evidence", s.Protect.Evidence, "next nonce", s.NextNonce, "queued", s.Queued}
 	if n := s.Chain; n != nil {
 		pairs = append(pairs, "chain's count", n.Latest, "pending", n.Pending, "finalized", n.Finalized)
 	}
-	return a.printAnswer(append(pairs, "runbook", "docs/runbooks/protect.md", "next", "fencepost protect lost "+s.Submitter)...)
+	return a.answer(err, append(pairs, "runbook", "docs/runbooks/protect.md", "next", "fencepost protect lost "+s.Submitter)...)
 }
 
 func (a *app) protectLost() *cobra.Command {
 	var token string
-	c := a.call(operator, "lost SUBMITTER", "List the nonces that foreign transactions consumed, 20 at a time", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		page, err := api.Lost(ctx, args[0], token)
+	return a.call(operator, "lost SUBMITTER", "List the nonces that foreign transactions consumed, 20 at a time", []option{
+		flag(&token, "page-token", "the `token` of the next page, as the page before has it"),
+	}, func(q call) error {
+		page, err := q.api.Lost(q.ctx, q.args[0], token)
 		pairs := []any{"chain's count", page.ChainCount, "final count", page.FinalCount, "next nonce", page.NextNonce, "unknown calls", page.UnknownCalls}
 		for _, n := range page.Nonces {
 			pairs = append(pairs, fmt.Sprint("nonce ", n.Nonce), lostText(n))
 		}
 		return a.answer(err, append(pairs, "next page", page.NextPageToken)...)
 	})
-	c.Flags().StringVar(&token, "page-token", "", "the `token` of the next page, as the page before has it")
-	return c
 }
 
 // lostText describes a lost nonce: the transaction that consumed it, and the requests that want the same.
@@ -68,37 +90,28 @@ func lostText(n client.LostNonce) string {
 	return text
 }
 
-// releaseFlags describe a release.
-type releaseFlags struct {
-	in                         client.Release
-	count                      uint64
-	requests, hashes, executed byNonce
-}
-
 func (a *app) protectRelease() *cobra.Command {
-	var f releaseFlags
-	var c *cobra.Command
-	c = a.onRecord("release SUBMITTER", "End the incident of an account, or try it with --dry-run", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		f.in.Reason, f.in.Count = a.why, given(c, "count", f.count)
-		f.in.Requests, f.in.Hashes, f.in.Executed = f.requests, f.hashes, f.executed
-		return printing(a.printRelease)(api.Release(ctx, args[0], f.in))
+	var in client.Release
+	var count uint64
+	var requests, hashes, executed byNonce
+	c := a.act("release SUBMITTER", "End the incident of an account, or try it with --dry-run", []option{
+		required(&in.Incident, "incident", "the `number` of the incident that you looked at"),
+		required(&in.Mode, "mode", "resume: the observation was wrong; resync: the loss is accepted", "resume", "resync"),
+		flag(&in.DryRun, "dry-run", "with resync: report what would happen, and change nothing"),
+		flag(&count, "count", "with resync: the chain's `count` at its finalized block"),
+		flag(&requests, "request", "`NONCE=REQUESTID` that the lost transaction was, or NONCE=none; may be given again"),
+		flag(&hashes, "hash", "`NONCE=HASH` of the transaction that consumed it; may be given again"),
+		flag(&executed, "executed", "`NONCE=TEXT`: how you know that the request was carried out; may be given again"),
+		flag(&in.Others, "others", "matching: each other nonce gets its only match", "matching"),
+		flag(&in.Fill, "fill", "how many nonces from --count on placeholders consume"),
+	}, func(q call) error {
+		in.Reason, in.Count = a.why, given(a, "count", count)
+		in.Requests, in.Hashes, in.Executed = requests, hashes, executed
+		return a.printRelease(q.api.Release(q.ctx, q.args[0], in))
 	})
 	c.Long = "Release ends a PROTECT incident. Read docs/runbooks/protect.md first, and try it with --dry-run, which changes nothing."
 	c.Example = `  fencepost protect release eip155:1:0x… --incident 3 --mode resume --reason 'the node was behind'
   fencepost protect release eip155:1:0x… --incident 3 --mode resync --count 18 --request 17=order-4711 --reason 'paid by hand' --dry-run`
-	flags := c.Flags()
-	flags.IntVar(&f.in.Incident, "incident", 0, "the `number` of the incident that you looked at")
-	flags.StringVar(&f.in.Mode, "mode", "", "resume: the observation was wrong; resync: the loss is accepted")
-	flags.BoolVar(&f.in.DryRun, "dry-run", false, "with resync: report what would happen, and change nothing")
-	flags.Uint64Var(&f.count, "count", 0, "with resync: the chain's `count` at its finalized block")
-	flags.Var(&f.requests, "request", "`NONCE=REQUESTID` that the lost transaction was, or NONCE=none; may be given again")
-	flags.Var(&f.hashes, "hash", "`NONCE=HASH` of the transaction that consumed it; may be given again")
-	flags.Var(&f.executed, "executed", "`NONCE=TEXT`: how you know that the request was carried out; may be given again")
-	flags.StringVar(&f.in.Others, "others", "", "matching: each other nonce gets its only match")
-	flags.IntVar(&f.in.Fill, "fill", 0, "how many nonces from --count on placeholders consume")
-	require(c, "incident", "mode")
-	values(c, "mode", "resume", "resync")
-	values(c, "others", "matching")
 	return c
 }
 
@@ -137,7 +150,7 @@ func (b *byNonce) Set(text string) error {
 	return nil
 }
 
-func (a *app) printRelease(r client.ReleaseReport) error {
+func (a *app) printRelease(r client.ReleaseReport, err error) error {
 	pairs := []any{"submitter", r.Submitter, "incident", r.Incident, "dry run, nothing was changed", r.DryRun, "next nonce", r.NextNonce}
 	for _, nonce := range r.Displaced {
 		pairs = append(pairs, fmt.Sprint("nonce ", nonce), "displaced")
@@ -151,67 +164,36 @@ func (a *app) printRelease(r client.ReleaseReport) error {
 	if r.Filling != nil {
 		pairs = append(pairs, "placeholders fill", fmt.Sprintf("from %d to below %d", r.Filling.From, r.Filling.Below))
 	}
-	return a.printAnswer(pairs...)
-}
-
-func (a *app) protectIncidents() *cobra.Command {
-	return a.list(operator, "incidents SUBMITTER", "List the incidents of an account, the newest first", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		return printList(a, api.ListIncidents(ctx, args[0]), "INCIDENT OPENED CLOSED BY MODE REASON EVIDENCE", func(i client.PastIncident) []any {
-			return []any{i.Incident, i.OpenedAt, i.ClosedAt, i.ClosedBy, i.Mode, i.Reason, i.Evidence}
-		})
-	})
-}
-
-func (a *app) protectForeign() *cobra.Command {
-	return a.list(operator, "foreign SUBMITTER", "List the foreign transactions of an account whose requests are unknown", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		return printList(a, api.ListForeign(ctx, args[0], 0), "NONCE TXHASH TO WEI SUCCEEDED HELD_TXID HELD_REQUESTID SINCE", func(f client.OpenForeign) []any {
-			return []any{f.Nonce, f.TxHash, f.To, f.ValueWei, f.Succeeded, f.TxID, f.RequestID, f.Since}
-		})
-	})
-}
-
-func (a *app) protectMatch() *cobra.Command {
-	var nonce uint64
-	var txID string
-	c := a.onRecord("match SUBMITTER", "State that a foreign transaction was the request of a held intent, which ends", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		r, err := api.MatchForeign(ctx, args[0], nonce, txID, a.why)
-		return a.answer(err, "txId", r.TxID, "state", r.State, "subState", r.SubState)
-	})
-	c.Flags().Uint64Var(&nonce, "nonce", 0, "the foreign transaction's `nonce`")
-	c.Flags().StringVar(&txID, "tx", "", "the held intent's `txId`")
-	require(c, "nonce", "tx")
-	return c
+	return a.answer(err, pairs...)
 }
 
 func (a *app) protectWriteOff() *cobra.Command {
 	var nonce, through uint64
-	var c *cobra.Command
-	c = a.onRecord("write-off SUBMITTER", "State that foreign transactions were no requests; held intents proceed", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		one, all := given(c, "nonce", nonce), given(c, "through", through)
-		r, err := api.WriteOffForeign(ctx, args[0], one, all, a.why)
+	return a.act("write-off SUBMITTER", "State that foreign transactions were no requests; held intents proceed", []option{
+		flag(&nonce, "nonce", "the one with this `nonce`"),
+		flag(&through, "through", "all up to this `nonce`, 100 at a time"),
+		func(c *cobra.Command) {
+			c.MarkFlagsMutuallyExclusive("nonce", "through")
+			c.MarkFlagsOneRequired("nonce", "through")
+		},
+	}, func(q call) error {
+		one, all := given(a, "nonce", nonce), given(a, "through", through)
+		r, err := q.api.WriteOffForeign(q.ctx, q.args[0], one, all, a.why)
 		if err = a.answer(err, "written off", r.WrittenOff, "proceeded", r.Proceeded, "remaining", r.Remaining); err != nil || one != nil || r.WrittenOff == 0 {
 			return err // remaining also counts later nonces: the last call writes none off
 		}
 		return someRemain(r.Remaining)
 	})
-	c.Flags().Uint64Var(&nonce, "nonce", 0, "the one with this `nonce`")
-	c.Flags().Uint64Var(&through, "through", 0, "all up to this `nonce`, 100 at a time")
-	c.MarkFlagsMutuallyExclusive("nonce", "through")
-	c.MarkFlagsOneRequired("nonce", "through")
-	return c
-}
-
-func (a *app) protectAccept() *cobra.Command {
-	return a.onRecord("accept-database", "Accept a restored database: see docs/runbooks/restore.md", 0, func(ctx context.Context, api *client.Client, _ []string) error {
-		return a.answer(api.AcceptDatabase(ctx, a.why), "database", "accepted", "accounts", "each stays in PROTECT until it is released")
-	})
 }
 
 func (a *app) protectUntouched() *cobra.Command {
-	var q client.UntouchedQuery
-	c := a.onRecord("release-untouched", "Release accounts after a planned move, one page at a time", 0, func(ctx context.Context, api *client.Client, _ []string) error {
-		q.Reason = a.why
-		r, err := api.ReleaseUntouched(ctx, q)
+	var query client.UntouchedQuery
+	return a.act("release-untouched", "Release accounts after a planned move, one page at a time", []option{
+		flag(&query.PageSize, "page-size", "how many accounts, up to 1000; default: 100"),
+		flag(&query.PageToken, "page-token", "the `token` of the next page, as the page before has it"),
+	}, func(q call) error {
+		query.Reason = a.why
+		r, err := q.api.ReleaseUntouched(q.ctx, query)
 		pairs := []any{"released", r.Released, "remaining", r.Remaining}
 		for _, one := range r.Left {
 			pairs = append(pairs, one.Submitter, one.Why)
@@ -224,7 +206,4 @@ func (a *app) protectUntouched() *cobra.Command {
 		}
 		return endf(exitUnknown, "%d accounts are still in PROTECT: run the same command with --page-token %s", r.Remaining, r.NextPageToken)
 	})
-	c.Flags().IntVar(&q.PageSize, "page-size", 0, "how many accounts, up to 1000; default: 100")
-	c.Flags().StringVar(&q.PageToken, "page-token", "", "the `token` of the next page, as the page before has it")
-	return c
 }

@@ -21,11 +21,44 @@ import (
 var txStates = []string{"QUEUED", "IN_FLIGHT", "SUBMITTED", "TRACKING", "STUCK", "PROTECT", "CONFIRMED", "FAILED"}
 
 func (a *app) txGroup() *cobra.Command {
-	return group("tx", "Send transactions and follow them", a.txSend(), a.txGet(), a.txWait(), a.txList(), a.txCancel(),
+	var w waitFlags
+	var listed client.TxQuery
+	return group("tx", "Send transactions and follow them", a.txSend(), a.txGet(),
+		a.call(caller, "wait TXID", "Wait until a transaction is CONFIRMED (exit 0) or FAILED (exit 1)", []option{w.timed()},
+			func(q call) error { return a.waitTx(q.ctx, q.api, q.args[0], w) }),
+		a.list(caller, "list", "List your transactions of a submitter, the newest first", []option{
+			required(&listed.Submitter, "submitter", "the `account`"),
+			flag((*string)(&listed.State), "state", "only those in this `state`", txStates...),
+		}, func(q call) error {
+			return printList(a, q.api.ListTx(q.ctx, listed), "TXID REQUESTID STATE SUBSTATE CREATED TXHASH", func(tx client.ListedTx) []any {
+				return []any{tx.TxID, tx.RequestID, tx.State, tx.SubState, tx.CreatedAt, tx.TxHash}
+			})
+		}),
+		a.txCancel(),
 		show(a, operator, "why TXID", "Explain what a transaction waits for, and who can act (operators)", (*client.Client).WhyTx, a.printWhyTx),
 		a.txFind(),
 		show(a, operator, "inspect TXID", "Show a transaction with what its caller asked for (operators)", (*client.Client).InspectTx, a.printInspectedTx),
-		a.txHistory(), a.txVersions(), a.txDecide(), a.txProceed())
+		a.list(operator, "history TXID", "List the changes of a transaction, the oldest first (operators)", nil, func(q call) error {
+			return printList(a, q.api.ListTxHistory(q.ctx, q.args[0]), "AT FROM STATE SUBSTATE NONCE ATTEMPTS TXHASH NODE REASON",
+				func(h client.TxChange) []any {
+					return []any{h.At, h.From, h.State, h.SubState, h.Nonce, h.Attempts, h.TxHash, h.Node, h.Reason}
+				})
+		}),
+		a.list(operator, "versions TXID", "List the signed versions of a transaction, the oldest first (operators)", nil, func(q call) error {
+			return printList(a, q.api.ListTxVersions(q.ctx, q.args[0]), "VERSION KIND SIGNED SENT TXHASH FEES", func(v client.TxVersion) []any {
+				return []any{v.Version, v.Kind, v.SignedAt, v.LastSentAt, v.TxHash, v.Fees}
+			})
+		}),
+		a.act("decide TXID ACTION", "Decide about a transaction with a nonce: wait, rebroadcast, replace or placeholder (operators)",
+			[]option{lastArgument("wait", "rebroadcast", "replace", "placeholder")},
+			func(q call) error {
+				done, err := q.api.DecideTx(q.ctx, q.args[0], q.args[1], a.why)
+				return a.answer(err, "txId", done.TxID, "state", done.State, "requested action", done.RequestedAction)
+			}),
+		a.act("proceed TXID", "Let a held intent proceed (operators)", nil, func(q call) error {
+			state, err := q.api.Proceed(q.ctx, q.args[0], a.why)
+			return a.answer(err, "txId", q.args[0], "state", state)
+		}))
 }
 
 // waitFlags are those of a command that waits for an end.
@@ -34,16 +67,25 @@ type waitFlags struct {
 	timeout time.Duration
 }
 
-func (w *waitFlags) add(c *cobra.Command, optional bool) {
-	if optional {
-		c.Flags().BoolVar(&w.wait, "wait", false, "wait until it has ended, and exit by that")
+// optional adds the flags of a command that can wait.
+func (w *waitFlags) optional() option {
+	return func(c *cobra.Command) {
+		flag(&w.wait, "wait", "wait until it has ended, and exit by that")(c)
+		w.timed()(c)
 	}
-	c.Flags().DurationVar(&w.timeout, "timeout", 15*time.Minute, "how long to wait; after that the exit status is 3")
-	c.PreRunE = func(*cobra.Command, []string) error { // before anything is sent
-		if w.timeout <= 0 {
-			return usagef("--timeout %s: want a time above 0", w.timeout)
+}
+
+// timed adds the flag of a command that waits.
+func (w *waitFlags) timed() option {
+	return func(c *cobra.Command) {
+		w.timeout = 15 * time.Minute
+		flag(&w.timeout, "timeout", "how long to wait; after that the exit status is 3")(c)
+		c.PreRunE = func(*cobra.Command, []string) error { // before anything is sent
+			if w.timeout <= 0 {
+				return usagef("--timeout %s: want a time above 0", w.timeout)
+			}
+			return nil
 		}
-		return nil
 	}
 }
 
@@ -57,30 +99,29 @@ type intentFlags struct {
 func (a *app) txSend() *cobra.Command {
 	var f intentFlags
 	var w waitFlags
-	c := a.command("send", "Send a transaction, once for each request id", 0, func(ctx context.Context, _ []string) error { return a.sendTx(ctx, f, w) })
+	c := a.command("send", "Send a transaction, once for each request id", []option{
+		required(&f.in.Submitter, "submitter", "the `account` that sends, such as eip155:1:0x…"),
+		flag(&f.in.RequestID, "request-id", "your own `key` of the request; default: a new one"),
+		flag(&f.payload.To, "to", "the `address` to call; without it --data is a contract to deploy"),
+		flag(&f.payload.Value, "value", "the amount in `wei`"),
+		flag(&f.payload.Data, "data", "the call's data, 0x and `hex` digits"),
+		flag(&f.payload.Function, "function", "in place of --data: a `signature` such as transfer(address,uint256)"),
+		flag(&f.args, "args", "with --function: its arguments, a `JSON` list"),
+		flag(&f.payload.Gas, "gas", "the gas `limit`"),
+		flag(&f.payload.MaxGas, "max-gas", "in place of --gas: the highest `limit` that an estimate may give"),
+		flag(&f.payload.MaxFeePerGas, "max-fee-per-gas", "in `wei`"),
+		flag(&f.payload.MaxPriorityFeePerGas, "max-priority-fee-per-gas", "in `wei`"),
+		flag(&f.in.Handler, "handler", "the `name` of the handler that makes the transaction out of --payload"),
+		flag(&f.file, "payload", "the whole payload as JSON, from a `file`; - is stdin"),
+		flag(&f.until, "valid-until", "the latest `time` at which it may get a nonce, such as 2027-01-31T12:00:00Z"),
+		w.optional(),
+	}, func(q call) error { return a.sendTx(q.ctx, f, w) })
 	c.Long = `Send posts an intent. The same intent under the same request id is the same transaction, however often it is sent.
 Without --request-id a new one is made. It is printed before the call, so that the command can be repeated after
 a lost answer. Amounts are whole numbers in wei.`
 	c.Example = `  fencepost tx send --submitter eip155:1:0x… --request-id order-4711 --to 0x… --value 1 --wait
   fencepost tx send --submitter eip155:1:0x… --to 0x… --function 'transfer(address,uint256)' --args '["0x…", "1000"]'
   echo '{"order": 4711}' | fencepost tx send --submitter eip155:1:0x… --handler shop --payload -`
-	flags := c.Flags()
-	flags.StringVar(&f.in.Submitter, "submitter", "", "the `account` that sends, such as eip155:1:0x…")
-	flags.StringVar(&f.in.RequestID, "request-id", "", "your own `key` of the request; default: a new one")
-	flags.StringVar(&f.payload.To, "to", "", "the `address` to call; without it --data is a contract to deploy")
-	flags.StringVar(&f.payload.Value, "value", "", "the amount in `wei`")
-	flags.StringVar(&f.payload.Data, "data", "", "the call's data, 0x and `hex` digits")
-	flags.StringVar(&f.payload.Function, "function", "", "in place of --data: a `signature` such as transfer(address,uint256)")
-	flags.StringVar(&f.args, "args", "", "with --function: its arguments, a `JSON` list")
-	flags.StringVar(&f.payload.Gas, "gas", "", "the gas `limit`")
-	flags.StringVar(&f.payload.MaxGas, "max-gas", "", "in place of --gas: the highest `limit` that an estimate may give")
-	flags.StringVar(&f.payload.MaxFeePerGas, "max-fee-per-gas", "", "in `wei`")
-	flags.StringVar(&f.payload.MaxPriorityFeePerGas, "max-priority-fee-per-gas", "", "in `wei`")
-	flags.StringVar(&f.in.Handler, "handler", "", "the `name` of the handler that makes the transaction out of --payload")
-	flags.StringVar(&f.file, "payload", "", "the whole payload as JSON, from a `file`; - is stdin")
-	flags.StringVar(&f.until, "valid-until", "", "the latest `time` at which it may get a nonce, such as 2027-01-31T12:00:00Z")
-	w.add(c, true)
-	require(c, "submitter")
 	for _, one := range []string{"to", "value", "data", "function", "args", "gas", "max-gas", "max-fee-per-gas", "max-priority-fee-per-gas"} {
 		c.MarkFlagsMutuallyExclusive("payload", one)
 	}
@@ -133,6 +174,18 @@ func readFile(path string, stdin io.Reader) (text []byte, err error) {
 	return text, nil
 }
 
+// parseFile reads a value from a file, or from stdin as "-".
+func parseFile[T any](a *app, path string, parse func([]byte) (T, error)) (value T, err error) {
+	text, err := readFile(path, a.in)
+	if err != nil {
+		return value, err
+	}
+	if value, err = parse(text); err != nil {
+		return value, usagef("%s: %v", path, err)
+	}
+	return value, nil
+}
+
 func (a *app) sendTx(ctx context.Context, f intentFlags, w waitFlags) error {
 	in, err := f.intent(a.in)
 	if err != nil {
@@ -150,9 +203,9 @@ func (a *app) sendTx(ctx context.Context, f intentFlags, w waitFlags) error {
 	}
 	if w.wait {
 		a.note(note{Text: "txId " + created.TxID, TxID: created.TxID})
-		return a.waitTx(ctx, c, created.TxID, w.timeout)
+		return a.waitTx(ctx, c, created.TxID, w)
 	}
-	return a.printAnswer("txId", created.TxID, "requestId", in.RequestID)
+	return a.answer(nil, "txId", created.TxID, "requestId", in.RequestID)
 }
 
 func (a *app) txGet() *cobra.Command {
@@ -173,15 +226,15 @@ func (a *app) txGet() *cobra.Command {
 		} else {
 			tx, err = api.TxByRequest(c.Context(), submitter, requestID)
 		}
-		return printing(a.printTx)(tx, err)
+		return a.printTx(tx, err)
 	}
-	c.Flags().StringVar(&submitter, "submitter", "", "with --request-id: the `account`")
-	c.Flags().StringVar(&requestID, "request-id", "", "your `key` of the request")
+	flag(&submitter, "submitter", "with --request-id: the `account`")(c)
+	flag(&requestID, "request-id", "your `key` of the request")(c)
 	c.MarkFlagsRequiredTogether("submitter", "request-id")
 	return c
 }
 
-func (a *app) printTx(tx client.Tx) error {
+func (a *app) printTx(tx client.Tx, err error) error {
 	pairs := []any{
 		"txId", tx.TxID, "submitter", tx.Submitter, "requestId", tx.RequestID, "state", tx.State, "subState", tx.SubState, "nonce", tx.Nonce,
 		"txHash", tx.TxHash, "replacedByHash", tx.ReplacedByHash, "lastError", tx.LastError, "lastErrorDetail", tx.LastErrorDetail,
@@ -190,7 +243,7 @@ func (a *app) printTx(tx client.Tx) error {
 	if r := tx.Receipt; r != nil {
 		pairs = append(pairs, "block", r.BlockNumber, "succeeded", r.Succeeded, "confirmations", len(tx.Confirmations))
 	}
-	return a.printAnswer(append(pairs, waitingPairs(tx.Waiting)...)...)
+	return a.answer(err, append(pairs, waitingPairs(tx.Waiting)...)...)
 }
 
 func waitingPairs(w *client.Waiting) []any {
@@ -214,52 +267,40 @@ func position(n int, more bool) string {
 	return fmt.Sprint(n)
 }
 
-func (a *app) txWait() *cobra.Command {
-	var w waitFlags
-	c := a.call(caller, "wait TXID", "Wait until a transaction is CONFIRMED (exit 0) or FAILED (exit 1)", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		return a.waitTx(ctx, api, args[0], w.timeout)
-	})
-	w.add(c, false)
-	return c
-}
-
-func (a *app) waitTx(ctx context.Context, c *client.Client, txID string, timeout time.Duration) error {
-	var tx client.Tx
-	err := a.follow(ctx, timeout, "tx wait", txID, func(ctx context.Context) (string, bool, error) {
-		seen, err := c.Tx(ctx, txID)
-		if err != nil {
-			return "", false, err
-		}
-		tx = seen
+func (a *app) waitTx(ctx context.Context, c *client.Client, txID string, w waitFlags) error {
+	tx, err := follow(ctx, a, w, "tx wait", txID, c.Tx, func(tx client.Tx) (string, bool) {
 		state := string(tx.State)
 		if tx.Waiting != nil && tx.Waiting.Position > 0 {
 			state += ", position " + position(tx.Waiting.Position, tx.Waiting.PositionMore)
 		}
-		return state, tx.State.Final(), nil
+		return state, tx.State.Final()
 	})
-	err = printing(a.printTx)(tx, err)
+	err = a.printTx(tx, err)
 	if err == nil && tx.State != client.Confirmed {
 		err = endf(exitFailed, "%s is %s %s: %s", txID, tx.State, tx.SubState, cmp.Or(tx.LastError, "see its subState"))
 	}
 	return err
 }
 
-// follow reads until look reports the end, and tells each change of the state on stderr. Any other end of the wait is an
-// unknown outcome, except that a wait without a request before it may find that there is no such id.
-func (a *app) follow(ctx context.Context, timeout time.Duration, command, id string, look func(context.Context) (state string, final bool, err error)) error {
+// follow reads until the state is final, returns what it read last, and tells each change of the state on stderr. Any other end of
+// the wait is an unknown outcome, except that a wait without a request before it may find that there is no such id.
+func follow[T any](ctx context.Context, a *app, w waitFlags, command, id string,
+	read func(context.Context, string) (T, error), describe func(T) (state string, final bool)) (T, error) {
 	const remindEvery = 15 * time.Second
-	waiting, cancel := context.WithTimeout(ctx, timeout)
+	waiting, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
 	began, told, last := time.Now(), time.Time{}, notRead
 	for pause := 200 * time.Millisecond; ; pause = min(pause*3/2, 3*time.Second) {
-		state, final, err := look(waiting)
-		switch {
-		case err == nil && final:
-			return nil
-		case err != nil && waiting.Err() == nil && !errors.Is(err, client.ErrUnknown):
-			return a.waitEnd(err, last, command, id)
-		case err != nil:
-			state = last
+		seen, err := read(waiting, id)
+		if err != nil && waiting.Err() == nil && !errors.Is(err, client.ErrUnknown) {
+			return seen, a.waitEnd(err, last, command, id)
+		}
+		state := last
+		if err == nil {
+			var final bool
+			if state, final = describe(seen); final {
+				return seen, nil
+			}
 		}
 		if state != last || time.Since(told) > remindEvery {
 			a.note(note{Text: fmt.Sprintf("%8s  %s", time.Since(began).Round(time.Second), state), State: state})
@@ -267,7 +308,7 @@ func (a *app) follow(ctx context.Context, timeout time.Duration, command, id str
 		}
 		select {
 		case <-waiting.Done():
-			return endf(exitUnknown, "%s: the wait ended: after %s its state is %s; wait again by fencepost %s %[1]s", id, time.Since(began).Round(time.Second), last, command)
+			return seen, endf(exitUnknown, "%s: the wait ended: after %s its state is %s; wait again by fencepost %s %[1]s", id, time.Since(began).Round(time.Second), last, command)
 		case <-time.After(pause):
 		}
 	}
@@ -278,32 +319,18 @@ const notRead = "not known yet"
 
 // waitEnd is the error of a wait in which a read failed. What it waited for goes on.
 func (a *app) waitEnd(err error, last, command, id string) error {
-	if client.CodeOf(err) == "NOT_FOUND" && last == notRead && !a.answers.acted() {
+	if client.CodeOf(err) == "NOT_FOUND" && last == notRead && !a.answers.acted {
 		return err
 	}
 	return endf(exitUnknown, "%s: the wait ended: %v; wait again by fencepost %s %[1]s", id, err, command)
 }
 
-func (a *app) txList() *cobra.Command {
-	var q client.TxQuery
-	c := a.list(caller, "list", "List your transactions of a submitter, the newest first", 0, func(ctx context.Context, api *client.Client, _ []string) error {
-		return printList(a, api.ListTx(ctx, q), "TXID REQUESTID STATE SUBSTATE CREATED TXHASH", func(tx client.ListedTx) []any {
-			return []any{tx.TxID, tx.RequestID, tx.State, tx.SubState, tx.CreatedAt, tx.TxHash}
-		})
-	})
-	c.Flags().StringVar(&q.Submitter, "submitter", "", "the `account`")
-	c.Flags().StringVar((*string)(&q.State), "state", "", "only those in this `state`")
-	require(c, "submitter")
-	values(c, "state", txStates...)
-	return c
-}
-
 func (a *app) txCancel() *cobra.Command {
 	var why string
-	var c *cobra.Command
-	c = a.command("cancel TXID", "Cancel a transaction: CANCELLED (exit 0), EXECUTED (exit 1) or PENDING (exit 3: ask again)", 1, func(ctx context.Context, args []string) error {
+	const short = "Cancel a transaction: CANCELLED (exit 0), EXECUTED (exit 1) or PENDING (exit 3: ask again)"
+	return a.command("cancel TXID", short, []option{flag(&why, "reason", "cancel as an operator: why, kept with your name")}, func(q call) error {
 		as := caller
-		if c.Flags().Changed("reason") {
+		if a.hasFlag("reason") {
 			as = operator
 			if strings.TrimSpace(why) == "" {
 				return usagef("--reason: want why, or no --reason to cancel as the caller")
@@ -315,14 +342,12 @@ func (a *app) txCancel() *cobra.Command {
 		}
 		var outcome client.Outcome
 		if as == operator {
-			outcome, err = api.CancelTxAsOperator(ctx, args[0], why)
+			outcome, err = api.CancelTxAsOperator(q.ctx, q.args[0], why)
 		} else {
-			outcome, err = api.CancelTx(ctx, args[0])
+			outcome, err = api.CancelTx(q.ctx, q.args[0])
 		}
-		return cmp.Or(a.answer(err, "outcome", outcome), cancelEnd(args[0], outcome))
+		return cmp.Or(a.answer(err, "outcome", outcome), cancelEnd(q.args[0], outcome))
 	})
-	c.Flags().StringVar(&why, "reason", "", "cancel as an operator: why, kept with your name")
-	return c
 }
 
 // cancelEnd is how a cancellation ended.
