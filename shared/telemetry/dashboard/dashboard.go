@@ -9,23 +9,20 @@ import (
 
 // rateBy shows how often something happens each second, by labels.
 func rateBy(title, counter string, by ...string) Chart {
-	return Chart{title, PerSecond, Everywhere, []Query{{"", over("sum", by) + "(rate(" + counter + "[5m]))", by}}}
+	return Chart{title, PerSecond, []Query{{"", over("sum", by) + "(rate(" + counter + "[5m]))", by}}}
 }
 
 // gauge shows a number of the whole deployment, which one process exports.
-func gauge(title string, unit Unit, name string, by ...string) Chart {
-	return Chart{title, unit, Everywhere, []Query{{"", over("max", by) + "(" + name + ")", by}}}
+func gauge(title string, unit Unit, series string, by ...string) Chart {
+	return Chart{title, unit, []Query{{"", over("max", by) + "(" + series + ")", by}}}
 }
 
-// quantiles shows the median and the 99th percentile of a histogram. The series match the selector.
-func quantiles(title, histogram, selector string, by ...string) Chart {
-	if selector != "" {
-		selector = "{" + selector + "}"
-	}
-	buckets := over("sum", append([]string{"le"}, by...)) + "(rate(" + histogram + "_bucket" + selector + "[5m]))"
-	return Chart{title, Seconds, Everywhere, []Query{
-		{"p50", "histogram_quantile(0.5, " + buckets + ")", by},
-		{"p99", "histogram_quantile(0.99, " + buckets + ")", by},
+// quantiles shows the median and the 99th percentile of a histogram, by its series of buckets.
+func quantiles(title, buckets string, by ...string) Chart {
+	rates := over("sum", append([]string{"le"}, by...)) + "(rate(" + buckets + "[5m]))"
+	return Chart{title, Seconds, []Query{
+		{"p50", "histogram_quantile(0.5, " + rates + ")", by},
+		{"p99", "histogram_quantile(0.99, " + rates + ")", by},
 	}}
 }
 
@@ -34,13 +31,6 @@ func over(aggregation string, by []string) string {
 		return aggregation
 	}
 	return aggregation + " by (" + strings.Join(by, ", ") + ") "
-}
-
-func of(part Part, charts ...Chart) []Chart {
-	for i := range charts {
-		charts[i].Part = part
-	}
-	return charts
 }
 
 // object is a JSON object.
@@ -59,7 +49,7 @@ func CloudMonitoring(rows []Row) ([]byte, error) {
 	var all []cloudChart
 	for _, row := range rows {
 		for _, c := range row.Charts {
-			out := cloudChart{Title: row.Title + ": " + c.Title + perSecond(c.Unit), Part: c.Part}
+			out := cloudChart{Title: row.Title + ": " + c.Title + perSecond(c.Unit), Part: row.Part}
 			for _, q := range c.Queries {
 				if q.Name != "" {
 					q.PromQL = fmt.Sprintf(`label_replace(%s, "query", %q, "", "")`, q.PromQL, q.Name)
