@@ -10,6 +10,7 @@ package events
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -134,6 +135,14 @@ type TaskEnqueuer interface {
 
 	// RescuePublish enqueues a task for the time when the lease of met can be taken over.
 	RescuePublish(ctx context.Context, s DeliveryQueue, met AcquireResult) error
+}
+
+// Log writes one line "event" for each event, with all members of its body.
+func Log(ctx context.Context, log *slog.Logger, all []txmanager.Event) {
+	for _, e := range all {
+		log.LogAttrs(ctx, slog.LevelInfo, "event", slog.String("txId", e.TxID), slog.String("submitter", string(e.Submitter)),
+			slog.String("type", string(e.Type)), slog.Int("sequence", e.Sequence), slog.Any("event", e.Body))
+	}
 }
 
 // OnlyOf publishes to p only the events of these callers' transactions, and accepts all others
