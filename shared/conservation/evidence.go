@@ -42,28 +42,16 @@ func (e *Evidence) Empty() bool {
 
 // Open reports whether an entry is still required: a credit or a final state implies one that was
 // not read.
-func (e *Evidence) Open() bool {
-	credited := e.Deposit != "" || e.Refund != ""
-	return credited && e.Debit == "" ||
-		e.Final == transfer.Committed && (e.Debit == "" || e.Deposit == "") ||
-		e.Final == transfer.RolledBack && (e.Debit == "" || e.Refund == "")
-}
+func (e *Evidence) Open() bool { return len(e.Missing(true)) > 0 }
 
-// Concerns reports whether a journal's entry moved a transfer's money. A refusal moved none, and
-// money from outside has no other side.
-func Concerns(entry transfer.Entry) bool {
-	return entry.Refused == "" && (entry.Op == transfer.Withdraw || entry.Op == transfer.Deposit || entry.Op == transfer.Refund)
-}
-
-// Add adds an entry of a side's journal which [Concerns] transfers. It returns the contradictions
-// of the entry itself.
-func (e *Evidence) Add(side Side, entry transfer.Entry) []Finding {
-	found := e.sameFields(side, Account{entry.UserID, entry.AssetID}, entry.Units, entry)
+// Add adds an entry that concerns a transfer. It returns the contradictions of the entry itself.
+func (e *Evidence) Add(entry Entry) []Finding {
+	found := e.sameFields(entry.Side, Account{entry.UserID, entry.AssetID}, entry.Units, entry.Entry)
 	known := e.sideOf(entry.Op)
 	if *known != "" {
-		return append(found, e.finding(AppliedTwice, side, "one "+string(entry.Op), fmt.Sprintf("another, number %d", entry.Seq), entry))
+		return append(found, e.finding(AppliedTwice, entry.Side, "one "+string(entry.Op), fmt.Sprintf("another, number %d", entry.Seq), entry.Entry))
 	}
-	*known = side
+	*known = entry.Side
 	return found
 }
 
@@ -78,9 +66,9 @@ func (e *Evidence) sideOf(op transfer.Op) *Side {
 	}
 }
 
-// Exists compares the evidence with the transfer's row; nil: there is none.
-func (e *Evidence) Exists(terms *Terms) []Finding {
-	if terms == nil {
+// Exists compares the evidence with the transfer's row, if there is one.
+func (e *Evidence) Exists(terms Terms, exists bool) []Finding {
+	if !exists {
 		return []Finding{e.finding(NoTransfer, "", "a transfer", "none", nil)}
 	}
 	found := e.sameFields("", terms.Account, terms.Units, terms)
@@ -90,7 +78,7 @@ func (e *Evidence) Exists(terms *Terms) []Finding {
 
 // Claims adds a final state.
 func (e *Evidence) Claims(c Claim) []Finding {
-	found := e.Exists(&c.Terms)
+	found := e.Exists(c.Terms, true)
 	if e.Final != transfer.Init && e.Final != c.State {
 		return append(found, e.finding(StateChanged, "", e.Final.String(), c.State.String(), nil))
 	}
@@ -183,19 +171,9 @@ type Scale struct {
 	Precision uint8
 }
 
-// scales returns the scales of all readings, each once, in order.
-func (r Batch) scales() (all []Scale) {
-	for _, reading := range r.Readings {
-		for _, s := range reading.Scales {
-			s.Side = reading.Side
-			all = append(all, s)
-		}
-	}
-	return distinct(all)
-}
-
+// distinct returns each scale once, in order.
 func distinct(all []Scale) []Scale {
-	slices.SortFunc(all, func(a, b Scale) int {
+	all = slices.SortedFunc(slices.Values(all), func(a, b Scale) int {
 		return cmp.Or(cmp.Compare(a.Side, b.Side), cmp.Compare(a.AssetID, b.AssetID), cmp.Compare(a.Precision, b.Precision))
 	})
 	return slices.Compact(all)
@@ -205,7 +183,7 @@ func distinct(all []Scale) []Scale {
 // of our assets. With another precision, equal units on both sides would be amounts that differ by
 // a power of ten. An asset that only the other side has is ignored.
 func (k Known) precisions(r Batch) (found []Finding) {
-	for _, s := range distinct(slices.Concat(k.Scales, r.scales())) {
+	for _, s := range distinct(slices.Concat(k.Scales, r.Scales)) {
 		if own, ours := k.Precision[s.AssetID]; ours && own != s.Precision {
 			found = append(found, Finding{Kind: PrecisionDiffers, Side: s.Side, Account: Account{AssetID: s.AssetID},
 				Expected: fmt.Sprintf("%d decimals", own), Got: fmt.Sprintf("%d decimals", s.Precision)})
