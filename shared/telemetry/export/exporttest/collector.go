@@ -29,9 +29,7 @@ import (
 type Span struct {
 	TraceID, SpanID, Parent string
 	Name                    string
-	Links                   []string          // traces
 	Attributes              map[string]string // as text
-	Nanoseconds             uint64            // its duration
 }
 
 // Collector accepts exports at Addr.
@@ -91,7 +89,11 @@ func (c *Collector) admit(ctx context.Context, m proto.Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls++
-	if c.mode == hangs {
+	switch c.mode {
+	case takes:
+		c.text.WriteString(protojson.Format(m))
+		return nil
+	case hangs:
 		changed := c.changed
 		c.mu.Unlock()
 		select {
@@ -99,13 +101,8 @@ func (c *Collector) admit(ctx context.Context, m proto.Message) error {
 		case <-ctx.Done():
 		}
 		c.mu.Lock()
-		return status.Error(codes.Unavailable, "hung up")
 	}
-	if c.mode == refuses {
-		return status.Error(codes.Unavailable, "not now")
-	}
-	c.text.WriteString(protojson.Format(m))
-	return nil
+	return status.Error(codes.Unavailable, "not now")
 }
 
 type metrics struct {
@@ -161,12 +158,8 @@ func (c traces) Export(ctx context.Context, r *tracespb.ExportTraceServiceReques
 	for _, of := range r.ResourceSpans {
 		for _, scope := range of.ScopeSpans {
 			for _, s := range scope.Spans {
-				span := Span{TraceID: hex.EncodeToString(s.TraceId), SpanID: hex.EncodeToString(s.SpanId), Parent: hex.EncodeToString(s.ParentSpanId),
-					Name: s.Name, Attributes: attributes(s.Attributes), Nanoseconds: s.EndTimeUnixNano - s.StartTimeUnixNano}
-				for _, l := range s.Links {
-					span.Links = append(span.Links, hex.EncodeToString(l.TraceId))
-				}
-				c.spans = append(c.spans, span)
+				c.spans = append(c.spans, Span{TraceID: hex.EncodeToString(s.TraceId), SpanID: hex.EncodeToString(s.SpanId),
+					Parent: hex.EncodeToString(s.ParentSpanId), Name: s.Name, Attributes: attributes(s.Attributes)})
 			}
 		}
 	}
@@ -176,8 +169,7 @@ func (c traces) Export(ctx context.Context, r *tracespb.ExportTraceServiceReques
 func attributes(list []*commonpb.KeyValue) map[string]string {
 	all := make(map[string]string, len(list))
 	for _, a := range list {
-		text, ok := a.Value.GetValue().(*commonpb.AnyValue_StringValue)
-		if ok {
+		if text, ok := a.Value.GetValue().(*commonpb.AnyValue_StringValue); ok {
 			all[a.Key] = text.StringValue
 		} else {
 			all[a.Key] = protojson.Format(a.Value)
