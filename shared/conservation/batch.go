@@ -18,10 +18,13 @@ type Entry struct {
 	Last bool
 }
 
+// moves are the operations that move a transfer's money.
+var moves = []transfer.Op{transfer.Withdraw, transfer.Deposit, transfer.Refund}
+
 // concerns reports whether the entry moved a transfer's money. A refusal moved none, and money from
 // outside has no other side.
 func (e Entry) concerns() bool {
-	return e.Refused == "" && (e.Op == transfer.Withdraw || e.Op == transfer.Deposit || e.Op == transfer.Refund)
+	return e.Refused == "" && slices.Contains(moves, e.Op)
 }
 
 // Batch holds the input of one step of a run: the final states, entries and scales that it has read, in order.

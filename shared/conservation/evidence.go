@@ -47,7 +47,7 @@ func (e *Evidence) Open() bool { return len(e.Missing(true)) > 0 }
 // Add adds an entry that concerns a transfer. It returns the contradictions of the entry itself.
 func (e *Evidence) Add(entry Entry) []Finding {
 	found := e.sameFields(entry.Side, Account{entry.UserID, entry.AssetID}, entry.Units, entry.Entry)
-	known := e.sideOf(entry.Op)
+	known := e.SideOf(entry.Op)
 	if *known != "" {
 		return append(found, e.finding(AppliedTwice, entry.Side, "one "+string(entry.Op), fmt.Sprintf("another, number %d", entry.Seq), entry.Entry))
 	}
@@ -55,7 +55,8 @@ func (e *Evidence) Add(entry Entry) []Finding {
 	return found
 }
 
-func (e *Evidence) sideOf(op transfer.Op) *Side {
+// SideOf returns the side that applied an operation of a transfer; "": none so far.
+func (e *Evidence) SideOf(op transfer.Op) *Side {
 	switch op {
 	case transfer.Withdraw:
 		return &e.Debit
@@ -109,30 +110,29 @@ func (e *Evidence) Contradictions() (found []Finding) {
 	if e.Type == 0 {
 		source = e.Debit
 	}
-	for _, at := range []struct {
-		op         transfer.Op
-		is, should Side
-	}{{transfer.Withdraw, e.Debit, source}, {transfer.Refund, e.Refund, source}, {transfer.Deposit, e.Deposit, target}} {
-		if at.is != "" && at.should != "" && at.is != at.should {
-			found = append(found, e.finding(WrongSide, at.is, fmt.Sprintf("%s on %s", at.op, at.should), string(at.is), nil))
+	for _, op := range moves {
+		is, should := *e.SideOf(op), source
+		if op == transfer.Deposit {
+			should = target
+		}
+		if is != "" && should != "" && is != should {
+			found = append(found, e.finding(WrongSide, is, fmt.Sprintf("%s on %s", op, should), string(is), nil))
 		}
 	}
 	if e.Type == 0 && e.Deposit != "" && e.Deposit == e.Debit {
 		found = append(found, e.finding(WrongSide, e.Deposit, "deposit on the other side", string(e.Deposit), nil))
 	}
-	for _, of := range []struct {
-		state transfer.State
-		op    transfer.Op
-		is    Side
-	}{
-		{transfer.Failed, transfer.Withdraw, e.Debit}, {transfer.Failed, transfer.Deposit, e.Deposit}, {transfer.Failed, transfer.Refund, e.Refund},
-		{transfer.Committed, transfer.Refund, e.Refund}, {transfer.RolledBack, transfer.Deposit, e.Deposit},
-	} {
-		if e.Final == of.state && of.is != "" {
-			found = append(found, e.finding(ContradictsState, of.is, "no "+string(of.op)+" of what is "+of.state.String(), "one", nil))
+	for _, op := range moves {
+		if is := *e.SideOf(op); is != "" && e.excludes(op) {
+			found = append(found, e.finding(ContradictsState, is, "no "+string(op)+" of what is "+e.Final.String(), "one", nil))
 		}
 	}
 	return found
+}
+
+// excludes reports whether the final state contradicts the operation.
+func (e *Evidence) excludes(op transfer.Op) bool {
+	return e.Final == transfer.Failed || e.Final == transfer.Committed && op == transfer.Refund || e.Final == transfer.RolledBack && op == transfer.Deposit
 }
 
 // Missing returns the entries that should be there. e must include all journals, read later than
