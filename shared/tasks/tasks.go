@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	cloudtasks "cloud.google.com/go/cloudtasks/apiv2"
@@ -50,10 +51,17 @@ type Options struct {
 // createWithin bounds one CreateTask. The service refuses deadlines over 30 s.
 const createWithin = 5 * time.Second
 
+// recentNames is about how many names of tasks a process remembers.
+const recentNames = 10_000
+
 // Tasks creates tasks. Its methods can be called concurrently.
 type Tasks struct {
 	options Options
-	made    recent
+
+	// made has the names of tasks that were made, or found made: making one again is never needed. Forgetting them
+	// costs calls and nothing else.
+	made      sync.Map
+	madeCount atomic.Int64
 
 	connecting sync.Mutex
 	client     *cloudtasks.Client
@@ -148,7 +156,7 @@ func (t *Tasks) add(ctx context.Context, e errand) (made bool, err error) {
 	shard, _ := strconv.ParseUint(e.digest[:8], 16, 64)
 	queue := fmt.Sprintf("%s/queues/%s-%s-%d", t.options.Parent, t.options.QueuePrefix, e.function, shard%uint64(max(t.options.QueueShards, 1)))
 	name := queue + "/tasks/" + e.digest + "-" + epoch + "-" + e.suffix
-	if t.made.has(name) {
+	if _, known := t.made.Load(name); known {
 		return false, nil
 	}
 	task := t.task(name, e)
@@ -162,7 +170,11 @@ func (t *Tasks) add(ctx context.Context, e errand) (made bool, err error) {
 		return false, fmt.Errorf("create task %s: %w", name, err)
 	}
 	telemetry.MeterFrom(ctx).Tasks(1)
-	t.made.add(name)
+	if t.madeCount.Add(1) > recentNames {
+		t.made.Clear()
+		t.madeCount.Store(0)
+	}
+	t.made.Store(name, nil)
 	return err == nil, nil
 }
 
@@ -213,29 +225,4 @@ func (t *Tasks) connect() (*cloudtasks.Client, error) {
 	}
 	t.client = client
 	return client, nil
-}
-
-// recent remembers names that were made, or found made: making one again is
-// never needed. Forgetting costs a call and nothing else.
-type recent struct {
-	mu    sync.Mutex
-	names map[string]struct{}
-}
-
-const recentNames = 10_000
-
-func (r *recent) has(name string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, ok := r.names[name]
-	return ok
-}
-
-func (r *recent) add(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.names == nil || len(r.names) >= recentNames {
-		r.names = make(map[string]struct{})
-	}
-	r.names[name] = struct{}{}
 }
