@@ -27,11 +27,14 @@ func Invocation(log *slog.Logger, function string, next http.Handler) http.Handl
 			status, level := answer.final(returned), slog.LevelInfo
 			if status >= http.StatusInternalServerError {
 				level = slog.LevelWarn
+				span.SetStatus(codes.Error, "")
 			}
 			took := time.Since(start)
 			HTTPTime.Record(ctx, took.Seconds(), Invoked(function, status))
 			cost := MeterFrom(ctx).Cost()
-			endInvocation(span, status, cost)
+			span.SetAttributes(attribute.Int("http.response.status_code", status), attribute.Int64("sqlRoundTrips", cost.SQLRoundTrips),
+				attribute.Int64("rpcRoundTrips", cost.RPCRoundTrips), attribute.Int64("tasks", cost.Tasks))
+			span.End()
 			attrs := append([]slog.Attr{slog.String("function", function)}, cost.attrs()...)
 			log.LogAttrs(ctx, level, "invocation", append(attrs,
 				append(taskOf(r.Header), slog.Float64("durationMs", float64(took.Microseconds())/1000),
@@ -64,18 +67,6 @@ func taskOf(h http.Header) (attrs []slog.Attr) {
 		}
 	}
 	return attrs
-}
-
-// endInvocation ends the span of an invocation with its status and cost.
-func endInvocation(span trace.Span, status int, cost Cost) {
-	if span.IsRecording() {
-		span.SetAttributes(attribute.Int("http.response.status_code", status), attribute.Int64("sqlRoundTrips", cost.SQLRoundTrips),
-			attribute.Int64("rpcRoundTrips", cost.RPCRoundTrips), attribute.Int64("tasks", cost.Tasks))
-		if status >= http.StatusInternalServerError {
-			span.SetStatus(codes.Error, "")
-		}
-	}
-	span.End()
 }
 
 // Answer records the status of a handler's answer.

@@ -49,7 +49,7 @@ func CloudMonitoring(rows []Row) ([]byte, error) {
 	var all []cloudChart
 	for _, row := range rows {
 		for _, c := range row.Charts {
-			out := cloudChart{Title: row.Title + ": " + c.Title + perSecond(c.Unit), Part: row.Part}
+			out := cloudChart{Title: row.Title + ": " + c.Title + unitNames[c.Unit], Part: row.Part}
 			for _, q := range c.Queries {
 				if q.Name != "" {
 					q.PromQL = fmt.Sprintf(`label_replace(%s, "query", %q, "", "")`, q.PromQL, q.Name)
@@ -62,17 +62,8 @@ func CloudMonitoring(rows []Row) ([]byte, error) {
 	return marshal(all)
 }
 
-// perSecond is the unit of a rate. Cloud Monitoring shows no units of PromQL.
-func perSecond(u Unit) string {
-	switch u {
-	case PerSecond:
-		return ", a second"
-	case Seconds:
-		return ", seconds"
-	default:
-		return ""
-	}
-}
+// unitNames end the titles of Cloud Monitoring, which shows no units of PromQL.
+var unitNames = map[Unit]string{PerSecond: ", a second", Seconds: ", seconds"}
 
 // The grid of Grafana has 24 columns: three charts beside each other.
 const (
