@@ -124,22 +124,17 @@ func (k Known) Missing(r Batch, chain bool) (found []Finding) {
 // Balances compares the balances of a side with the sums of its journal at the same point. An
 // account that is in only one of them counts as 0 in the other.
 func Balances(side Side, sums, balances map[Account]Sum) (found []Finding) {
-	for at, sum := range sums {
-		if got := balances[at]; got != sum {
-			found = append(found, differs(side, at, sum, got))
-		}
+	all := maps.Clone(sums)
+	for at := range balances {
+		all[at] = sums[at]
 	}
-	for at, got := range balances {
-		if _, ok := sums[at]; !ok && got != (Sum{}) {
-			found = append(found, differs(side, at, Sum{}, got))
+	for at, sum := range all {
+		if got := balances[at]; got != sum {
+			found = append(found, Finding{Kind: BalanceDiffers, Side: side, Account: at, Expected: sum.String(), Got: got.String()})
 		}
 	}
 	slices.SortFunc(found, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Account.UserID, b.Account.UserID), cmp.Compare(a.Account.AssetID, b.Account.AssetID))
 	})
 	return found
-}
-
-func differs(side Side, at Account, sum, got Sum) Finding {
-	return Finding{Kind: BalanceDiffers, Side: side, Account: at, Expected: sum.String(), Got: got.String()}
 }
