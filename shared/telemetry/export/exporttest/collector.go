@@ -37,7 +37,7 @@ type Collector struct {
 	Addr string // host:port
 
 	mu      sync.Mutex
-	mode    mode
+	mode    Mode
 	changed chan struct{}                 // closed when the mode changes
 	series  map[string]map[string]float64 // by name and labels, then by instance
 	spans   []Span
@@ -45,13 +45,14 @@ type Collector struct {
 	calls   int
 }
 
-// mode is the collector's behaviour.
-type mode int
+// Mode is the collector's behaviour.
+type Mode int
 
+// The modes. A collector starts with Takes.
 const (
-	takes mode = iota
-	refuses
-	hangs
+	Takes   Mode = iota // it accepts exports
+	Refuses             // it answers UNAVAILABLE and accepts nothing
+	Hangs               // it answers no call
 )
 
 // Start starts a collector, which ends with t.
@@ -63,20 +64,12 @@ func Start(t testing.TB) *Collector {
 	metricspb.RegisterMetricsServiceServer(server, metrics{Collector: c})
 	tracespb.RegisterTraceServiceServer(server, traces{Collector: c})
 	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(func() { c.Take(); server.Stop() })
+	t.Cleanup(func() { c.Set(Takes); server.Stop() })
 	return c
 }
 
-// Take makes the collector accept exports from now on, which is its initial mode.
-func (c *Collector) Take() { c.set(takes) }
-
-// Refuse makes it answer UNAVAILABLE and accept nothing.
-func (c *Collector) Refuse() { c.set(refuses) }
-
-// Hang makes it answer no call.
-func (c *Collector) Hang() { c.set(hangs) }
-
-func (c *Collector) set(m mode) {
+// Set makes the collector behave so from now on.
+func (c *Collector) Set(m Mode) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mode = m
@@ -90,10 +83,10 @@ func (c *Collector) admit(ctx context.Context, m proto.Message) error {
 	defer c.mu.Unlock()
 	c.calls++
 	switch c.mode {
-	case takes:
+	case Takes:
 		c.text.WriteString(protojson.Format(m))
 		return nil
-	case hangs:
+	case Hangs:
 		changed := c.changed
 		c.mu.Unlock()
 		select {
@@ -189,11 +182,19 @@ func (c *Collector) Value(series string) (sum float64) {
 	return sum
 }
 
-// Series returns all series in order.
-func (c *Collector) Series() []string {
+// Received is what a collector has accepted so far.
+type Received struct {
+	Series []string // in order
+	Spans  []Span   // in order of arrival
+	Text   string   // all of it, as JSON
+	Calls  int      // delivery attempts, also those that were not accepted
+}
+
+// Received returns what was accepted so far.
+func (c *Collector) Received() Received {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Sorted(maps.Keys(c.series))
+	return Received{slices.Sorted(maps.Keys(c.series)), slices.Clone(c.spans), c.text.String(), c.calls}
 }
 
 // Forget drops everything accepted so far.
@@ -202,25 +203,4 @@ func (c *Collector) Forget() {
 	defer c.mu.Unlock()
 	clear(c.series)
 	c.spans = nil
-}
-
-// Spans returns all spans, in order of arrival.
-func (c *Collector) Spans() []Span {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.spans)
-}
-
-// Calls returns the number of delivery attempts.
-func (c *Collector) Calls() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.calls
-}
-
-// Text returns everything accepted, as JSON.
-func (c *Collector) Text() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.text.String()
 }
