@@ -35,11 +35,6 @@ type Claim struct {
 	State transfer.State
 }
 
-// Empty reports whether nothing is known yet.
-func (e *Evidence) Empty() bool {
-	return e.Debit == "" && e.Deposit == "" && e.Refund == "" && e.Type == 0 && e.Units == 0
-}
-
 // Open reports whether an entry is still required: a credit or a final state implies one that was
 // not read.
 func (e *Evidence) Open() bool { return len(e.Missing(true)) > 0 }
@@ -89,7 +84,7 @@ func (e *Evidence) Claims(c Claim) []Finding {
 
 // sameFields compares fields with the known ones, or stores them if none are known.
 func (e *Evidence) sameFields(side Side, account Account, units uint64, what any) []Finding {
-	if e.Empty() {
+	if e.Debit == "" && e.Deposit == "" && e.Refund == "" && e.Type == 0 && e.Units == 0 { // nothing is known yet
 		e.Account, e.Units = account, units
 		return nil
 	}
