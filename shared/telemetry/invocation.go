@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"time"
@@ -22,9 +23,9 @@ func Invocation(log *slog.Logger, function string, next http.Handler) http.Handl
 		ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 		ctx, span := tracer.Start(WithMeter(ctx), function, trace.WithSpanKind(trace.SpanKindServer))
 		answer := &Answer{ResponseWriter: w}
-		returned := false
+		unwritten := http.StatusInternalServerError // what the framework answers if next panics before it writes
 		defer func() {
-			status, level := answer.final(returned), slog.LevelInfo
+			status, level := cmp.Or(answer.Status, unwritten), slog.LevelInfo
 			if status >= http.StatusInternalServerError {
 				level = slog.LevelWarn
 				span.SetStatus(codes.Error, "")
@@ -41,7 +42,7 @@ func Invocation(log *slog.Logger, function string, next http.Handler) http.Handl
 					slog.Int("status", status))...)...)
 		}()
 		next.ServeHTTP(answer, r.WithContext(ctx))
-		returned = true
+		unwritten = http.StatusOK
 	})
 }
 
@@ -93,16 +94,3 @@ func (a *Answer) Write(body []byte) (int, error) {
 
 // Unwrap is for [http.ResponseController].
 func (a *Answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
-
-// final returns the status that the caller gets. A handler that writes nothing has answered 200 if it
-// returned; if it panicked, the framework answers 500.
-func (a *Answer) final(returned bool) int {
-	switch {
-	case a.Status != 0:
-		return a.Status
-	case returned:
-		return http.StatusOK
-	default:
-		return http.StatusInternalServerError
-	}
-}

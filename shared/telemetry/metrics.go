@@ -61,31 +61,23 @@ var (
 	MarkUncompared    = gauge("fencepost_database_mark_uncompared", "1 while the database cannot be compared with the mark outside it", "{mark}")
 	GasBumpHeld       = gauge("fencepost_gas_bump_held", "transactions whose replacement a bound forbids", "{transaction}")
 	TransferHalts     = gauge("fencepost_transfer_halts", "halts of transfers that stand", "{halt}")
+	HeldIntents       = gauge("fencepost_held_intents", "intents held after a restore", "{intent}")
+	HeldAge           = gauge("fencepost_held_age_seconds", "time that the oldest held intent has waited", "s")
 
 	// By the database's clock, since 1970.
 	SweepTime = gauge("fencepost_sweep_timestamp_seconds", "when the sweep began that read the gauges", "s")
-
-	// Of intents that get no nonce until their caller or an operator decides.
-	HeldIntents = gauge("fencepost_held_intents", "intents held after a restore", "{intent}")
-	HeldAge     = gauge("fencepost_held_age_seconds", "time that the oldest held intent has waited", "s")
 
 	// By [Chain].
 	NodesExcluded = gauge("fencepost_rpc_nodes_excluded", "nodes of a chain that are excluded", "{node}")
 	ChainUnread   = gauge("fencepost_conservation_chain_unread_seconds", "time since all final blocks of the payer farthest behind were read", "s")
 
-	// By [State].
-	TransferStuck = gauge("fencepost_transfer_stuck_seconds", "time in its state of the longest stuck transfer", "s")
-
-	// By [Blocked].
-	BlockedHeads = gauge("fencepost_queue_blocked_heads", "intents that wait at the head of a queue", "{intent}")
-
-	// By [Submitter], in billionths of the chain's unit, rounded down, if telemetry.balances selects it.
-	SubmitterBalance = gauge("fencepost_submitter_balance_gwei", "balance of a submitter", "{gwei}")
-
-	// By [Endpoint].
-	EventBacklog   = gauge("fencepost_event_backlog", "submitters with events that wait", "{submitter}")
-	EventAge       = gauge("fencepost_event_age_seconds", "age of the oldest event that waits", "s")
-	EndpointPaused = gauge("fencepost_event_endpoint_paused_seconds", "time since the deliveries to an endpoint were paused", "s")
+	// SubmitterBalance is in billionths of the chain's unit, rounded down, if telemetry.balances selects the submitter.
+	TransferStuck    = gauge("fencepost_transfer_stuck_seconds", "time in its state of the longest stuck transfer", "s")             // [State]
+	BlockedHeads     = gauge("fencepost_queue_blocked_heads", "intents that wait at the head of a queue", "{intent}")                // [Blocked]
+	SubmitterBalance = gauge("fencepost_submitter_balance_gwei", "balance of a submitter", "{gwei}")                                 // [Submitter]
+	EventBacklog     = gauge("fencepost_event_backlog", "submitters with events that wait", "{submitter}")                           // [Endpoint]
+	EventAge         = gauge("fencepost_event_age_seconds", "age of the oldest event that waits", "s")                               // [Endpoint]
+	EndpointPaused   = gauge("fencepost_event_endpoint_paused_seconds", "time since the deliveries to an endpoint were paused", "s") // [Endpoint]
 )
 
 // Invoked returns the labels of [HTTPTime]: the function, and the HTTP status of its answer.

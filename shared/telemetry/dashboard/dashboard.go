@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -105,19 +106,13 @@ func place(x, y, w, h int) object { return object{"x": x, "y": y, "w": w, "h": h
 func (c Chart) panel(id int, at object) object {
 	var targets []object
 	for i, q := range c.Queries {
-		legend := []string{}
-		if q.Name != "" {
-			legend = append(legend, q.Name)
-		}
+		legend := q.Name
 		for _, label := range q.By {
-			legend = append(legend, "{{"+label+"}}")
-		}
-		if len(legend) == 0 {
-			legend = append(legend, c.Title)
+			legend += " {{" + label + "}}"
 		}
 		targets = append(targets, object{
 			"refId": string(rune('A' + i)), "datasource": source, "editorMode": "code", "range": true, "instant": false,
-			"expr": strings.ReplaceAll(q.PromQL, "[5m]", "[$__rate_interval]"), "legendFormat": strings.Join(legend, " "),
+			"expr": strings.ReplaceAll(q.PromQL, "[5m]", "[$__rate_interval]"), "legendFormat": cmp.Or(strings.TrimSpace(legend), c.Title),
 		})
 	}
 	return object{
