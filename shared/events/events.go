@@ -165,13 +165,7 @@ func skips(p txmanager.DomainEventPublisher, all []txmanager.Event) bool {
 
 // Publish implements [txmanager.DomainEventPublisher].
 func (f filter) Publish(ctx context.Context, all []txmanager.Event) (int, error) {
-	var theirs []txmanager.Event
-	var indexes []int
-	for i, e := range all {
-		if slices.Contains(f.callers, e.Caller) {
-			theirs, indexes = append(theirs, e), append(indexes, i)
-		}
-	}
+	theirs := slices.DeleteFunc(slices.Clone(all), func(e txmanager.Event) bool { return !slices.Contains(f.callers, e.Caller) })
 	if len(theirs) == 0 {
 		return len(all), nil
 	}
@@ -179,5 +173,6 @@ func (f filter) Publish(ctx context.Context, all []txmanager.Event) (int, error)
 	if n == len(theirs) {
 		return len(all), err
 	}
-	return indexes[n], err
+	first := theirs[n].Key() // the first that was not accepted
+	return slices.IndexFunc(all, func(e txmanager.Event) bool { return e.Key() == first }), err
 }
