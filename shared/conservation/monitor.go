@@ -69,9 +69,13 @@ const maxAttempts = 8
 func (m *Monitor) Check(ctx context.Context, full bool) (report Report, err error) {
 	report.Full = full
 	defer func() { m.count(ctx, report, err) }()
-	onChain, err := m.chain(ctx, full)
-	if err != nil {
-		return report, fmt.Errorf("check conservation: %w", err)
+	var onChain []Finding // read once for all attempts
+	if m.Chain != nil {
+		onChain, err = m.Chain.Check(ctx, full)
+		m.reach("after the chain")
+		if err != nil {
+			return report, fmt.Errorf("check conservation: %w", err)
+		}
 	}
 	for range maxAttempts {
 		err = m.run(ctx, full, onChain, &report)
@@ -83,16 +87,6 @@ func (m *Monitor) Check(ctx context.Context, full bool) (report Report, err erro
 		return report, fmt.Errorf("check conservation: %w", err)
 	}
 	return report, nil
-}
-
-// chain reads the chain once for all attempts.
-func (m *Monitor) chain(ctx context.Context, full bool) ([]Finding, error) {
-	if m.Chain == nil {
-		return nil, nil
-	}
-	found, err := m.Chain.Check(ctx, full)
-	m.reach("after the chain")
-	return found, err
 }
 
 // run makes one attempt.
