@@ -127,7 +127,8 @@ func (e *Evidence) Contradictions() (found []Finding) {
 
 // excludes reports whether the final state contradicts the operation.
 func (e *Evidence) excludes(op transfer.Op) bool {
-	return e.Final == transfer.Failed || e.Final == transfer.Committed && op == transfer.Refund || e.Final == transfer.RolledBack && op == transfer.Deposit
+	return e.Final == transfer.Failed || e.Final == transfer.Committed && op == transfer.Refund ||
+		e.Final == transfer.RolledBack && op == transfer.Deposit
 }
 
 // Missing returns the entries that should be there. e must include all journals, read later than
