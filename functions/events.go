@@ -16,6 +16,7 @@ import (
 	eventlog "github.com/fencepost/fencepost/shared/store/events"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/webhook"
 )
 
 // openEvents makes the publishers of the mode. Every process knows the endpoints' names. Only a
@@ -71,7 +72,7 @@ func (a *App) webhooks(c config.Events) (map[string]txmanager.DomainEventPublish
 		case len(keys) == 0:
 			continue
 		}
-		var p txmanager.DomainEventPublisher = eventhook.Endpoint{URL: url, Keys: keys, Timeout: c.Timeout, Client: a.services,
+		var p txmanager.DomainEventPublisher = eventhook.Publisher{Endpoint: webhook.Endpoint{URL: url, Keys: keys, Timeout: c.Timeout, Client: a.services},
 			Log: func(ctx context.Context, e txmanager.Event, err error) {
 				a.base.Log.WarnContext(ctx, "webhook endpoint not reached", "endpoint", name, telemetry.TxIDKey, e.TxID, "error", err.Error())
 			}}

@@ -21,7 +21,6 @@ import (
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/events/pubsub"
-	"github.com/fencepost/fencepost/shared/handlers"
 	"github.com/fencepost/fencepost/shared/intentmac"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/signer/kms"
@@ -35,6 +34,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager/session"
 	"github.com/fencepost/fencepost/shared/txmanager/worker"
 	"github.com/fencepost/fencepost/shared/web"
+	"github.com/fencepost/fencepost/shared/webhook"
 )
 
 // All is the target under which one process serves every function.
@@ -134,7 +134,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 	if err != nil {
 		return nil, err
 	}
-	a := &App{config: c, extensions: ext, gate: web.NewGate(), services: handlers.NewClient()}
+	a := &App{config: c, extensions: ext, gate: web.NewGate(), services: webhook.NewClient()}
 	a.base = &serve.Base{
 		Log: log, Node: node, Points: points, Auth: c.Auth, Events: new(serve.Deliveries),
 		AtWork:       web.NewCallers(c.HTTP.MaxRequestsPerCaller, c.HTTP.MaxBytesPerCaller, c.HTTP.MaxBodyBytes),

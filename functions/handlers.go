@@ -38,7 +38,8 @@ func (a *App) allHandlers() (map[string]txmanager.Handler, error) {
 		case len(keys) == 0 && a.signs():
 			return nil, fmt.Errorf("handler %s of handlers.urls has no secret in handlers.secrets; add NAME=SECRET there, so that the service can verify its requests", name)
 		case len(keys) > 0:
-			all[name] = handlers.Service{URL: url, Keys: keys, Timeout: of.Timeout, Read: a.readAnswer, Log: a.base.Log}.Handler(a.services)
+			service := webhook.Endpoint{URL: url, Keys: keys, Timeout: of.Timeout, Client: a.services}
+			all[name] = handlers.Service{Endpoint: service, Read: a.readAnswer, Log: a.base.Log}.Handle
 		}
 	}
 	return all, nil

@@ -183,7 +183,7 @@ func (p evidence) proof(ctx context.Context, t transfer.Transfer, op transfer.Op
 	if err != nil {
 		return false, err
 	}
-	is, should := sideOf(e, op), t.Type.Source()
+	is, should := *e.SideOf(op), t.Type.Source()
 	if op == transfer.Deposit {
 		should = t.Type.Target()
 	}
@@ -191,14 +191,4 @@ func (p evidence) proof(ctx context.Context, t transfer.Transfer, op transfer.Op
 		return false, fmt.Errorf("%w: the journals have %s of %s at %q, and its withdrawal at %q", transfer.ErrEvidence, op, t.ReqID, is, e.Debit)
 	}
 	return is == should, nil
-}
-
-func sideOf(e conservation.Evidence, op transfer.Op) conservation.Side {
-	switch op {
-	case transfer.Withdraw:
-		return e.Debit
-	case transfer.Deposit:
-		return e.Deposit
-	}
-	return e.Refund
 }

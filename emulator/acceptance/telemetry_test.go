@@ -44,7 +44,7 @@ func (b bench) flushed(t *testing.T, c *exporttest.Collector, what string, holds
 		return holds()
 	})
 	if err != nil {
-		t.Fatalf("%s: %v; series %v", what, err, c.Series())
+		t.Fatalf("%s: %v; series %v", what, err, c.Received().Series)
 	}
 }
 
@@ -140,7 +140,7 @@ func TestMetricsOfRealIntents(t *testing.T) {
 	}
 	began := time.Now()
 	b.flushed(t, c, "what was counted came", func() bool {
-		come := slices.Contains(c.Series(), "fencepost_receipt_backlog{}")
+		come := slices.Contains(c.Received().Series, "fencepost_receipt_backlog{}")
 		for series, n := range want {
 			come = come && c.Value(otlp(series)) >= n
 		}
@@ -232,7 +232,7 @@ func TestOneTracePerIntent(t *testing.T) {
 
 // traceOf returns the spans of the trace in which the intent was sent.
 func traceOf(c *exporttest.Collector, txID string) (spans []exporttest.Span) {
-	all := c.Spans()
+	all := c.Received().Spans
 	i := slices.IndexFunc(all, func(x exporttest.Span) bool { return x.Name == "send" && x.Attributes["txId"] == txID })
 	for _, x := range all {
 		if i >= 0 && x.TraceID == all[i].TraceID {
@@ -295,7 +295,7 @@ func (b bench) keepsSecrets(t *testing.T, c *exporttest.Collector) {
 		secrets = append(secrets, strings.TrimPrefix(s.PrivateKey, "0x"))
 	}
 	for _, secret := range secrets {
-		for where, text := range map[string]string{"what was delivered": c.Text(), "the pages": page} {
+		for where, text := range map[string]string{"what was delivered": c.Received().Text, "the pages": page} {
 			if strings.Contains(text, secret) {
 				t.Errorf("%s: got a secret in it: %.8s…", where, secret)
 			}

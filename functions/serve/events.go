@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/shared/events"
-	"github.com/fencepost/fencepost/shared/events/lines"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -33,9 +32,7 @@ type madeKey struct{}
 // LogEvents returns what receives from the store the events that a round trip made.
 func LogEvents(log *slog.Logger) func(context.Context, store.CommittedEvents) {
 	return func(ctx context.Context, news store.CommittedEvents) {
-		if len(news.Events) > 0 {
-			_, _ = lines.Log{Log: log}.Publish(ctx, news.Events) // it never fails
-		}
+		events.Log(ctx, log, news.Events)
 		if made, ok := ctx.Value(madeKey{}).(*collectedEvents); ok {
 			made.mu.Lock()
 			defer made.mu.Unlock()

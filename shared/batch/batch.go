@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -104,33 +105,23 @@ func New[Call, Answer any](o Options[Call, Answer]) *Group[Call, Answer] {
 // Do makes one call. If ctx ends before a round trip has taken the call, the call is not made. If
 // it ends later, Do returns with the error of ctx at once, and the call may have been carried out.
 func (g *Group[Call, Answer]) Do(ctx context.Context, call Call) (Answer, error) {
-	p := g.join(ctx, call)
-	select {
-	case r := <-p.answer:
-		return g.settle(ctx, call, r)
-	case <-ctx.Done():
-	}
-	g.leave(p)
-	select {
-	case r := <-p.answer: // both were ready
-		return g.settle(ctx, call, r)
-	default:
-		var none Answer
-		return none, ctx.Err()
-	}
+	return g.do(ctx, call, false)
 }
 
 // Finish is [Group.Do] for a caller that must know the answer of a round trip that has taken its
 // call, even after ctx has ended.
 func (g *Group[Call, Answer]) Finish(ctx context.Context, call Call) (Answer, error) {
+	return g.do(ctx, call, true)
+}
+
+func (g *Group[Call, Answer]) do(ctx context.Context, call Call, finish bool) (none Answer, err error) {
 	p := g.join(ctx, call)
 	select {
 	case r := <-p.answer:
 		return g.settle(ctx, call, r)
 	case <-ctx.Done():
 	}
-	if g.leave(p) {
-		var none Answer
+	if g.leave(p) || !finish && len(p.answer) == 0 {
 		return none, ctx.Err()
 	}
 	return g.settle(ctx, call, <-p.answer)
@@ -199,13 +190,9 @@ func (g *Group[Call, Answer]) startIdle() {
 func (g *Group[Call, Answer]) leave(p *pending[Call, Answer]) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for i, x := range g.waiting {
-		if x == p {
-			g.waiting = append(g.waiting[:i], g.waiting[i+1:]...)
-			return true
-		}
-	}
-	return false
+	before := len(g.waiting)
+	g.waiting = slices.DeleteFunc(g.waiting, func(x *pending[Call, Answer]) bool { return x == p })
+	return len(g.waiting) < before
 }
 
 // start starts a round trip for waiting calls, if there are any. The caller holds the lock.

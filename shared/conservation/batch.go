@@ -8,21 +8,30 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Reading holds the entries that one read of a side's journal returned, in order.
-type Reading struct {
-	Side    Side
-	Entries []transfer.Entry
-	Scales  []Scale
+// Entry is an entry of a side's journal.
+type Entry struct {
+	transfer.Entry
+	Side Side
 
-	// Last marks the last read of a run. A credit that is only in it is not evaluated yet, since
-	// its withdrawal may be newer than the read of the other side.
+	// Last marks an entry of the last read of a run. A credit that is only in it is not evaluated yet,
+	// since its withdrawal may be newer than the read of the other side.
 	Last bool
 }
 
-// Batch holds the input of one step of a run.
+// moves are the operations that move a transfer's money.
+var moves = []transfer.Op{transfer.Withdraw, transfer.Deposit, transfer.Refund}
+
+// concerns reports whether the entry moved a transfer's money. A refusal moved none, and money from
+// outside has no other side.
+func (e Entry) concerns() bool {
+	return e.Refused == "" && slices.Contains(moves, e.Op)
+}
+
+// Batch holds the input of one step of a run: the final states, entries and scales that it has read, in order.
 type Batch struct {
-	Claims   []Claim
-	Readings []Reading
+	Claims  []Claim
+	Entries []Entry
+	Scales  []Scale
 }
 
 // Requests returns the req_ids of the batch, each once, in order.
@@ -31,11 +40,9 @@ func (r Batch) Requests() []string {
 	for _, c := range r.Claims {
 		all[c.ReqID] = true
 	}
-	for _, reading := range r.Readings {
-		for _, entry := range reading.Entries {
-			if Concerns(entry) {
-				all[entry.ReqID] = true
-			}
+	for _, entry := range r.Entries {
+		if entry.concerns() {
+			all[entry.ReqID] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(all))
@@ -44,20 +51,17 @@ func (r Batch) Requests() []string {
 // Moved returns the batch's change of the sum of each account on each side.
 func (r Batch) Moved() map[Side]map[Account]Sum {
 	all := map[Side]map[Account]Sum{}
-	for _, reading := range r.Readings {
-		if all[reading.Side] == nil {
-			all[reading.Side] = map[Account]Sum{}
+	for _, entry := range r.Entries {
+		if all[entry.Side] == nil {
+			all[entry.Side] = map[Account]Sum{}
 		}
-		of := all[reading.Side]
-		for _, entry := range reading.Entries {
-			at := Account{entry.UserID, entry.AssetID}
-			switch change := Units(entry.Units); {
-			case entry.Refused != "" || !entry.Op.Counts():
-			case entry.Op.Credits():
-				of[at] = of[at].Plus(change)
-			default:
-				of[at] = of[at].Minus(change)
-			}
+		of, at := all[entry.Side], Account{entry.UserID, entry.AssetID}
+		switch change := Units(entry.Units); {
+		case entry.Refused != "" || !entry.Op.Counts():
+		case entry.Op.Credits():
+			of[at] = of[at].Plus(change)
+		default:
+			of[at] = of[at].Minus(change)
 		}
 	}
 	return all
@@ -85,14 +89,13 @@ func (k Known) Merge(r Batch) (found []Finding) {
 	}
 	for _, req := range requests {
 		if e := k.Evidence[req]; e.Type == 0 {
-			found = append(found, e.Exists(k.terms(req))...)
+			terms, exists := k.Terms[req]
+			found = append(found, e.Exists(terms, exists)...)
 		}
 	}
-	for _, reading := range r.Readings {
-		for _, entry := range reading.Entries {
-			if Concerns(entry) {
-				found = append(found, k.Evidence[entry.ReqID].Add(reading.Side, entry)...)
-			}
+	for _, entry := range r.Entries {
+		if entry.concerns() {
+			found = append(found, k.Evidence[entry.ReqID].Add(entry)...)
 		}
 	}
 	for _, req := range requests {
@@ -101,17 +104,15 @@ func (k Known) Merge(r Batch) (found []Finding) {
 	return found
 }
 
-func (k Known) terms(req string) *Terms {
-	if t, ok := k.Terms[req]; ok {
-		return &t
-	}
-	return nil
-}
-
 // Missing returns the missing entries of all open requests. r is the batch that has read every side
 // up to now, and was merged.
 func (k Known) Missing(r Batch, chain bool) (found []Finding) {
-	early := r.early()
+	early := map[string]bool{} // requests with a credit that only the last read has seen
+	for _, entry := range r.Entries {
+		if entry.Last && entry.concerns() && entry.Op.Credits() {
+			early[entry.ReqID] = true
+		}
+	}
 	for _, req := range slices.Sorted(maps.Keys(k.Evidence)) {
 		if !early[req] {
 			found = append(found, k.Evidence[req].Missing(chain)...)
@@ -120,38 +121,20 @@ func (k Known) Missing(r Batch, chain bool) (found []Finding) {
 	return found
 }
 
-// early returns the requests with a credit that only the last read has seen.
-func (r Batch) early() map[string]bool {
-	all := map[string]bool{}
-	for _, reading := range r.Readings {
-		for _, entry := range reading.Entries {
-			if reading.Last && Concerns(entry) && entry.Op.Credits() {
-				all[entry.ReqID] = true
-			}
-		}
-	}
-	return all
-}
-
 // Balances compares the balances of a side with the sums of its journal at the same point. An
 // account that is in only one of them counts as 0 in the other.
 func Balances(side Side, sums, balances map[Account]Sum) (found []Finding) {
-	for at, sum := range sums {
-		if got := balances[at]; got != sum {
-			found = append(found, differs(side, at, sum, got))
-		}
+	all := maps.Clone(sums)
+	for at := range balances {
+		all[at] = sums[at]
 	}
-	for at, got := range balances {
-		if _, ok := sums[at]; !ok && got != (Sum{}) {
-			found = append(found, differs(side, at, Sum{}, got))
+	for at, sum := range all {
+		if got := balances[at]; got != sum {
+			found = append(found, Finding{Kind: BalanceDiffers, Side: side, Account: at, Expected: sum.String(), Got: got.String()})
 		}
 	}
 	slices.SortFunc(found, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Account.UserID, b.Account.UserID), cmp.Compare(a.Account.AssetID, b.Account.AssetID))
 	})
 	return found
-}
-
-func differs(side Side, at Account, sum, got Sum) Finding {
-	return Finding{Kind: BalanceDiffers, Side: side, Account: at, Expected: sum.String(), Got: got.String()}
 }

@@ -49,7 +49,7 @@ func TestChainJournalMustHaveCommittedPayouts(t *testing.T) {
 	check.Same(t, "without a journal of payouts", kindsOf(e.Missing(false)), []Kind(nil))
 	check.Same(t, "not in the journal of payouts", kindsOf(e.Missing(true)), []Kind{CommittedIncomplete})
 	paid := transfer.Entry{ReqID: "r", Op: transfer.Deposit, Units: 1}
-	check.Same(t, "paid", kindsOf(slices.Concat(e.Add(transfer.Chain, paid), e.Missing(true), e.Contradictions())), []Kind(nil))
+	check.Same(t, "paid", kindsOf(slices.Concat(e.Add(Entry{Entry: paid, Side: transfer.Chain}), e.Missing(true), e.Contradictions())), []Kind(nil))
 	e.Refund = transfer.Funding
 	check.Same(t, "paid and refunded", kindsOf(e.Contradictions()), []Kind{CreditAndRefund, ContradictsState})
 	e = Evidence{ReqID: "r", Units: 1, Debit: transfer.Funding, Deposit: transfer.Spot, Type: transfer.FundingToChain}
@@ -66,12 +66,15 @@ func kindsOf(found []Finding) (all []Kind) {
 // Entries that moved no money, and lines about other things, have no effect.
 func TestLinesWithoutMoneyAreIgnored(t *testing.T) {
 	t.Parallel()
-	r := Batch{Readings: []Reading{{Side: transfer.Spot, Entries: []transfer.Entry{
+	var r Batch
+	for _, e := range []transfer.Entry{
 		{ReqID: "refused", Op: transfer.Withdraw, UserID: 1, AssetID: 1, Units: 9, Refused: transfer.InsufficientBalance},
 		{ReqID: "status", Op: "account_status", UserID: 1, AssetID: 1, Units: 9},
 		{ReqID: "in", Op: transfer.OutsideDeposit, UserID: 1, AssetID: 1, Units: 9},
 		{ReqID: "out", Op: transfer.OutsideWithdrawal, UserID: 1, AssetID: 1, Units: 2},
-	}}}}
+	} {
+		r.Entries = append(r.Entries, Entry{Entry: e, Side: transfer.Spot})
+	}
 	check.Equal(t, "requests", len(r.Requests()), 0)
 	check.Equal(t, "moved", r.Moved()[transfer.Spot][Account{1, 1}], Units(7))
 }
@@ -212,7 +215,7 @@ func TestEachFindingHasItsHalt(t *testing.T) {
 func TestPrecisionFindingHaltsItsAsset(t *testing.T) {
 	t.Parallel()
 	known := Known{Scales: []Scale{{transfer.Spot, 1, 6}, {transfer.Spot, 2, 2}, {transfer.Spot, 3, 0}}, Precision: map[int32]uint8{1: 2, 2: 2, 4: 1}}
-	found := known.precisions(Batch{Readings: []Reading{{Side: transfer.Spot, Scales: []Scale{{AssetID: 4, Precision: 1}, {AssetID: 1, Precision: 6}}}}})
+	found := known.precisions(Batch{Scales: []Scale{{transfer.Spot, 4, 1}, {transfer.Spot, 1, 6}}})
 	want := []Finding{{Kind: PrecisionDiffers, Side: transfer.Spot, Account: Account{AssetID: 1}, Expected: "2 decimals", Got: "6 decimals"}}
 	check.Same(t, "findings", found, want)
 	for mode, want := range map[Mode]Halt{HaltAll: {Scope: All}, HaltGraded: {Scope: Asset, Account: Account{AssetID: 1}}} {

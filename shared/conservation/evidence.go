@@ -35,39 +35,23 @@ type Claim struct {
 	State transfer.State
 }
 
-// Empty reports whether nothing is known yet.
-func (e *Evidence) Empty() bool {
-	return e.Debit == "" && e.Deposit == "" && e.Refund == "" && e.Type == 0 && e.Units == 0
-}
-
 // Open reports whether an entry is still required: a credit or a final state implies one that was
 // not read.
-func (e *Evidence) Open() bool {
-	credited := e.Deposit != "" || e.Refund != ""
-	return credited && e.Debit == "" ||
-		e.Final == transfer.Committed && (e.Debit == "" || e.Deposit == "") ||
-		e.Final == transfer.RolledBack && (e.Debit == "" || e.Refund == "")
-}
+func (e *Evidence) Open() bool { return len(e.Missing(true)) > 0 }
 
-// Concerns reports whether a journal's entry moved a transfer's money. A refusal moved none, and
-// money from outside has no other side.
-func Concerns(entry transfer.Entry) bool {
-	return entry.Refused == "" && (entry.Op == transfer.Withdraw || entry.Op == transfer.Deposit || entry.Op == transfer.Refund)
-}
-
-// Add adds an entry of a side's journal which [Concerns] transfers. It returns the contradictions
-// of the entry itself.
-func (e *Evidence) Add(side Side, entry transfer.Entry) []Finding {
-	found := e.sameFields(side, Account{entry.UserID, entry.AssetID}, entry.Units, entry)
-	known := e.sideOf(entry.Op)
+// Add adds an entry that concerns a transfer. It returns the contradictions of the entry itself.
+func (e *Evidence) Add(entry Entry) []Finding {
+	found := e.sameFields(entry.Side, Account{entry.UserID, entry.AssetID}, entry.Units, entry.Entry)
+	known := e.SideOf(entry.Op)
 	if *known != "" {
-		return append(found, e.finding(AppliedTwice, side, "one "+string(entry.Op), fmt.Sprintf("another, number %d", entry.Seq), entry))
+		return append(found, e.finding(AppliedTwice, entry.Side, "one "+string(entry.Op), fmt.Sprintf("another, number %d", entry.Seq), entry.Entry))
 	}
-	*known = side
+	*known = entry.Side
 	return found
 }
 
-func (e *Evidence) sideOf(op transfer.Op) *Side {
+// SideOf returns the side that applied an operation of a transfer; "": none so far.
+func (e *Evidence) SideOf(op transfer.Op) *Side {
 	switch op {
 	case transfer.Withdraw:
 		return &e.Debit
@@ -78,9 +62,9 @@ func (e *Evidence) sideOf(op transfer.Op) *Side {
 	}
 }
 
-// Exists compares the evidence with the transfer's row; nil: there is none.
-func (e *Evidence) Exists(terms *Terms) []Finding {
-	if terms == nil {
+// Exists compares the evidence with the transfer's row, if there is one.
+func (e *Evidence) Exists(terms Terms, exists bool) []Finding {
+	if !exists {
 		return []Finding{e.finding(NoTransfer, "", "a transfer", "none", nil)}
 	}
 	found := e.sameFields("", terms.Account, terms.Units, terms)
@@ -90,7 +74,7 @@ func (e *Evidence) Exists(terms *Terms) []Finding {
 
 // Claims adds a final state.
 func (e *Evidence) Claims(c Claim) []Finding {
-	found := e.Exists(&c.Terms)
+	found := e.Exists(c.Terms, true)
 	if e.Final != transfer.Init && e.Final != c.State {
 		return append(found, e.finding(StateChanged, "", e.Final.String(), c.State.String(), nil))
 	}
@@ -100,7 +84,7 @@ func (e *Evidence) Claims(c Claim) []Finding {
 
 // sameFields compares fields with the known ones, or stores them if none are known.
 func (e *Evidence) sameFields(side Side, account Account, units uint64, what any) []Finding {
-	if e.Empty() {
+	if e.Debit == "" && e.Deposit == "" && e.Refund == "" && e.Type == 0 && e.Units == 0 { // nothing is known yet
 		e.Account, e.Units = account, units
 		return nil
 	}
@@ -121,30 +105,30 @@ func (e *Evidence) Contradictions() (found []Finding) {
 	if e.Type == 0 {
 		source = e.Debit
 	}
-	for _, at := range []struct {
-		op         transfer.Op
-		is, should Side
-	}{{transfer.Withdraw, e.Debit, source}, {transfer.Refund, e.Refund, source}, {transfer.Deposit, e.Deposit, target}} {
-		if at.is != "" && at.should != "" && at.is != at.should {
-			found = append(found, e.finding(WrongSide, at.is, fmt.Sprintf("%s on %s", at.op, at.should), string(at.is), nil))
+	for _, op := range moves {
+		is, should := *e.SideOf(op), source
+		if op == transfer.Deposit {
+			should = target
+		}
+		if is != "" && should != "" && is != should {
+			found = append(found, e.finding(WrongSide, is, fmt.Sprintf("%s on %s", op, should), string(is), nil))
 		}
 	}
 	if e.Type == 0 && e.Deposit != "" && e.Deposit == e.Debit {
 		found = append(found, e.finding(WrongSide, e.Deposit, "deposit on the other side", string(e.Deposit), nil))
 	}
-	for _, of := range []struct {
-		state transfer.State
-		op    transfer.Op
-		is    Side
-	}{
-		{transfer.Failed, transfer.Withdraw, e.Debit}, {transfer.Failed, transfer.Deposit, e.Deposit}, {transfer.Failed, transfer.Refund, e.Refund},
-		{transfer.Committed, transfer.Refund, e.Refund}, {transfer.RolledBack, transfer.Deposit, e.Deposit},
-	} {
-		if e.Final == of.state && of.is != "" {
-			found = append(found, e.finding(ContradictsState, of.is, "no "+string(of.op)+" of what is "+of.state.String(), "one", nil))
+	for _, op := range moves {
+		if is := *e.SideOf(op); is != "" && e.excludes(op) {
+			found = append(found, e.finding(ContradictsState, is, "no "+string(op)+" of what is "+e.Final.String(), "one", nil))
 		}
 	}
 	return found
+}
+
+// excludes reports whether the final state contradicts the operation.
+func (e *Evidence) excludes(op transfer.Op) bool {
+	return e.Final == transfer.Failed || e.Final == transfer.Committed && op == transfer.Refund ||
+		e.Final == transfer.RolledBack && op == transfer.Deposit
 }
 
 // Missing returns the entries that should be there. e must include all journals, read later than
@@ -183,19 +167,9 @@ type Scale struct {
 	Precision uint8
 }
 
-// scales returns the scales of all readings, each once, in order.
-func (r Batch) scales() (all []Scale) {
-	for _, reading := range r.Readings {
-		for _, s := range reading.Scales {
-			s.Side = reading.Side
-			all = append(all, s)
-		}
-	}
-	return distinct(all)
-}
-
+// distinct returns each scale once, in order.
 func distinct(all []Scale) []Scale {
-	slices.SortFunc(all, func(a, b Scale) int {
+	all = slices.SortedFunc(slices.Values(all), func(a, b Scale) int {
 		return cmp.Or(cmp.Compare(a.Side, b.Side), cmp.Compare(a.AssetID, b.AssetID), cmp.Compare(a.Precision, b.Precision))
 	})
 	return slices.Compact(all)
@@ -205,7 +179,7 @@ func distinct(all []Scale) []Scale {
 // of our assets. With another precision, equal units on both sides would be amounts that differ by
 // a power of ten. An asset that only the other side has is ignored.
 func (k Known) precisions(r Batch) (found []Finding) {
-	for _, s := range distinct(slices.Concat(k.Scales, r.scales())) {
+	for _, s := range distinct(slices.Concat(k.Scales, r.Scales)) {
 		if own, ours := k.Precision[s.AssetID]; ours && own != s.Precision {
 			found = append(found, Finding{Kind: PrecisionDiffers, Side: s.Side, Account: Account{AssetID: s.AssetID},
 				Expected: fmt.Sprintf("%d decimals", own), Got: fmt.Sprintf("%d decimals", s.Precision)})

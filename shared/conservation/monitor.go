@@ -69,9 +69,13 @@ const maxAttempts = 8
 func (m *Monitor) Check(ctx context.Context, full bool) (report Report, err error) {
 	report.Full = full
 	defer func() { m.count(ctx, report, err) }()
-	onChain, err := m.chain(ctx, full)
-	if err != nil {
-		return report, fmt.Errorf("check conservation: %w", err)
+	var onChain []Finding // read once for all attempts
+	if m.Chain != nil {
+		onChain, err = m.Chain.Check(ctx, full)
+		m.reach("after the chain")
+		if err != nil {
+			return report, fmt.Errorf("check conservation: %w", err)
+		}
 	}
 	for range maxAttempts {
 		err = m.run(ctx, full, onChain, &report)
@@ -83,16 +87,6 @@ func (m *Monitor) Check(ctx context.Context, full bool) (report Report, err erro
 		return report, fmt.Errorf("check conservation: %w", err)
 	}
 	return report, nil
-}
-
-// chain reads the chain once for all attempts.
-func (m *Monitor) chain(ctx context.Context, full bool) ([]Finding, error) {
-	if m.Chain == nil {
-		return nil, nil
-	}
-	found, err := m.Chain.Check(ctx, full)
-	m.reach("after the chain")
-	return found, err
 }
 
 // run makes one attempt.
@@ -113,7 +107,7 @@ func (m *Monitor) run(ctx context.Context, full bool, onChain []Finding, report 
 func (w *walk) readAll(ctx context.Context) error {
 	for _, read := range []struct {
 		point string
-		next  func(context.Context) (Batch, bool, error)
+		next  func(context.Context) (more bool, err error)
 	}{
 		{"transfers", w.claims},
 		{"payouts", w.page(transfer.Chain, w.Payouts, &w.cursors.Payouts)},
@@ -140,15 +134,10 @@ type walk struct {
 
 // catchUp reads pages to the end. It stores all but the last one by one, so that another run can
 // continue after a crash. The last page is part of the verdict.
-func (w *walk) catchUp(ctx context.Context, next func(context.Context) (Batch, bool, error)) error {
+func (w *walk) catchUp(ctx context.Context, next func(context.Context) (more bool, err error)) error {
 	for {
-		read, more, err := next(ctx)
-		if err != nil {
+		if more, err := next(ctx); err != nil || !more {
 			return err
-		}
-		w.add(read)
-		if !more {
-			return nil
 		}
 		if err := w.keep(ctx); err != nil {
 			return err
@@ -156,36 +145,41 @@ func (w *walk) catchUp(ctx context.Context, next func(context.Context) (Batch, b
 	}
 }
 
-func (w *walk) add(r Batch) {
-	w.batch.Claims = append(w.batch.Claims, r.Claims...)
-	w.batch.Readings = append(w.batch.Readings, r.Readings...)
-	w.report.Final += len(r.Claims)
-	for _, reading := range r.Readings {
-		w.report.Entries += len(reading.Entries)
-	}
-}
-
-func (w *walk) claims(ctx context.Context) (Batch, bool, error) {
+func (w *walk) claims(ctx context.Context) (more bool, err error) {
 	page, err := w.Book.Claims(ctx, w.cursors.Transfers, w.limit())
 	if err != nil {
-		return Batch{}, false, err
+		return false, err
 	}
 	w.cursors.Transfers = page.Next
-	return Batch{Claims: page.Claims}, page.More, nil
+	w.batch.Claims = append(w.batch.Claims, page.Claims...)
+	w.report.Final += len(page.Claims)
+	return page.More, nil
 }
 
 // page reads the pages of a journal; nil: there is none.
-func (w *walk) page(side Side, journal Payouts, cursor *Cursor) func(context.Context) (Batch, bool, error) {
-	return func(ctx context.Context) (Batch, bool, error) {
+func (w *walk) page(side Side, journal Payouts, cursor *Cursor) func(context.Context) (more bool, err error) {
+	return func(ctx context.Context) (more bool, err error) {
 		if journal == nil {
-			return Batch{}, false, nil
+			return false, nil
 		}
 		page, err := journal.Page(ctx, *cursor, w.limit())
 		if err != nil {
-			return Batch{}, false, err
+			return false, err
 		}
-		*cursor = page.Next
-		return Batch{Readings: []Reading{{Side: side, Entries: page.Entries, Scales: page.Scales}}}, page.More, nil
+		w.add(side, page, cursor, false)
+		return page.More, nil
+	}
+}
+
+// add adds a page of a side's journal to the batch. last marks the last read of the run.
+func (w *walk) add(side Side, page Page, cursor *Cursor, last bool) {
+	*cursor = page.Next
+	w.report.Entries += len(page.Entries)
+	for _, e := range page.Entries {
+		w.batch.Entries = append(w.batch.Entries, Entry{e, side, last})
+	}
+	for _, s := range page.Scales {
+		w.batch.Scales = append(w.batch.Scales, Scale{side, s.AssetID, s.Precision})
 	}
 }
 
@@ -196,7 +190,7 @@ func (w *walk) keep(ctx context.Context) error {
 		return err
 	}
 	found := known.Merge(w.batch)
-	return w.store(ctx, Step{Moved: w.batch.Moved(), Evidence: known.Evidence, Scales: w.batch.scales(), Found: found})
+	return w.store(ctx, Step{Moved: w.batch.Moved(), Evidence: known.Evidence, Scales: distinct(w.batch.Scales), Found: found})
 }
 
 // end reads both sides up to a point each, Funding first, and stores the verdict.
@@ -210,11 +204,8 @@ func (w *walk) end(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read Trading and its balances: %w", err)
 	}
-	w.cursors.Funding, w.cursors.Trading = funding.Next, trading.Next
-	w.add(Batch{Readings: []Reading{
-		{Side: transfer.Funding, Entries: funding.Entries, Scales: funding.Scales},
-		{Side: transfer.Spot, Entries: trading.Entries, Scales: trading.Scales, Last: true},
-	}})
+	w.add(transfer.Funding, funding.Page, &w.cursors.Funding, false)
+	w.add(transfer.Spot, trading.Page, &w.cursors.Trading, true)
 	known, err := w.Book.Known(ctx, w.at, w.batch.Requests(), true)
 	if err != nil {
 		return err
@@ -231,7 +222,7 @@ func (w *walk) end(ctx context.Context) error {
 		}
 		found = append(found, Balances(side, plus(sums, moved[side]), balances)...)
 	}
-	if err := w.store(ctx, Step{Moved: moved, Evidence: known.Evidence, Scales: w.batch.scales(), Found: found, Verdict: true, Chain: w.Chain != nil}); err != nil {
+	if err := w.store(ctx, Step{Moved: moved, Evidence: known.Evidence, Scales: distinct(w.batch.Scales), Found: found, Verdict: true, Chain: w.Chain != nil}); err != nil {
 		return err
 	}
 	if w.at.Full {

@@ -45,7 +45,7 @@ func (n Numbered) Page(ctx context.Context, after Cursor, limit int) (page Page,
 	if err != nil {
 		return Page{}, err
 	}
-	for goal, left := uint64(0), limit; left > 0; {
+	for goal, left := uint64(0), limit; ; {
 		lines, last, err := n.readAfter(ctx, at, left)
 		if err != nil {
 			return Page{}, err
@@ -53,15 +53,21 @@ func (n Numbered) Page(ctx context.Context, after Cursor, limit int) (page Page,
 		if goal == 0 {
 			goal = last // the journal grows during this read; stop here
 		}
-		page.Entries, page.Scales = appendLines(page.Entries, page.Scales, lines)
-		at, left = at.after(lines), left-len(lines)
-		page.More = at.line < goal && len(lines) > 0
-		if !page.More {
-			break
+		for _, line := range lines {
+			at = position{line.Seq, line.Mark}
+			if line.Op.Counts() {
+				page.Entries = append(page.Entries, line.Entry)
+			}
+			if line.Precision != nil && line.Refused == "" {
+				page.Scales = append(page.Scales, Scale{AssetID: line.AssetID, Precision: *line.Precision})
+			}
+		}
+		left -= len(lines)
+		if page.More = at.line < goal && len(lines) > 0; !page.More || left == 0 {
+			page.Next = at.cursor()
+			return page, nil
 		}
 	}
-	page.Next = at.cursor()
-	return page, nil
 }
 
 // linesPerRequest is how many lines Point requests at once: as many as an answer holds if each has
@@ -81,18 +87,20 @@ func (n Numbered) Point(ctx context.Context, after Cursor) (p Point, err error) 
 	if end < at.line {
 		return Point{}, fmt.Errorf("it ends at line %d, and was read up to line %d: %w", end, at.line, ErrWentBack)
 	}
+	p.Next, p.Balances = after, balances
 	for same := false; !same || at.line < end; same = true { // the last known line is compared even if no line is new
-		lines, _, err := n.readAfter(ctx, at, int(min(linesPerRequest, end-at.line)))
+		page, err := n.Page(ctx, p.Next, int(min(linesPerRequest, end-at.line)))
 		if err != nil {
 			return Point{}, err
 		}
-		if len(lines) == 0 && at.line < end {
+		if page.Next == p.Next && at.line < end {
 			return Point{}, fmt.Errorf("the journal ends at line %d, and the balances are of line %d", at.line, end)
 		}
-		p.Entries, p.Scales = appendLines(p.Entries, p.Scales, lines)
-		at = at.after(lines)
+		p.Entries, p.Scales, p.Next = append(p.Entries, page.Entries...), append(p.Scales, page.Scales...), page.Next
+		if at, err = parsePosition(page.Next); err != nil {
+			return Point{}, err
+		}
 	}
-	p.Next, p.Balances = at.cursor(), balances
 	return p, nil
 }
 
@@ -118,32 +126,10 @@ func (n Numbered) readAfter(ctx context.Context, at position, limit int) (lines 
 	return lines[1:], last, nil
 }
 
-// appendLines adds lines to entries and scales.
-func appendLines(entries []transfer.Entry, scales []Scale, lines []Line) ([]transfer.Entry, []Scale) {
-	for _, line := range lines {
-		if line.Op.Counts() {
-			entries = append(entries, line.Entry)
-		}
-		if line.Precision != nil && line.Refused == "" {
-			scales = append(scales, Scale{AssetID: line.AssetID, Precision: *line.Precision})
-		}
-	}
-	return entries, scales
-}
-
 // position is a line that was read; the zero value is before the first.
 type position struct {
 	line uint64
 	mark string
-}
-
-// after returns the position after these lines.
-func (p position) after(lines []Line) position {
-	if len(lines) == 0 {
-		return p
-	}
-	last := lines[len(lines)-1]
-	return position{last.Seq, last.Mark}
 }
 
 func (p position) cursor() Cursor {

@@ -37,11 +37,9 @@ type Page struct {
 	More    bool
 }
 
-// Point is the end of a journal, and the balances there.
+// Point is the last page of a journal, and the balances at its end.
 type Point struct {
-	Entries  []transfer.Entry
-	Scales   []Scale
-	Next     Cursor
+	Page
 	Balances map[Account]Sum
 }
 

@@ -10,6 +10,7 @@ package events
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -136,6 +137,14 @@ type TaskEnqueuer interface {
 	RescuePublish(ctx context.Context, s DeliveryQueue, met AcquireResult) error
 }
 
+// Log writes one line "event" for each event, with all members of its body.
+func Log(ctx context.Context, log *slog.Logger, all []txmanager.Event) {
+	for _, e := range all {
+		log.LogAttrs(ctx, slog.LevelInfo, "event", slog.String("txId", e.TxID), slog.String("submitter", string(e.Submitter)),
+			slog.String("type", string(e.Type)), slog.Int("sequence", e.Sequence), slog.Any("event", e.Body))
+	}
+}
+
 // OnlyOf publishes to p only the events of these callers' transactions, and accepts all others
 // itself. An event without a known caller is published to no one.
 func OnlyOf(callers []string, p txmanager.DomainEventPublisher) txmanager.DomainEventPublisher {
@@ -156,13 +165,7 @@ func skips(p txmanager.DomainEventPublisher, all []txmanager.Event) bool {
 
 // Publish implements [txmanager.DomainEventPublisher].
 func (f filter) Publish(ctx context.Context, all []txmanager.Event) (int, error) {
-	var theirs []txmanager.Event
-	var indexes []int
-	for i, e := range all {
-		if slices.Contains(f.callers, e.Caller) {
-			theirs, indexes = append(theirs, e), append(indexes, i)
-		}
-	}
+	theirs := slices.DeleteFunc(slices.Clone(all), func(e txmanager.Event) bool { return !slices.Contains(f.callers, e.Caller) })
 	if len(theirs) == 0 {
 		return len(all), nil
 	}
@@ -170,5 +173,6 @@ func (f filter) Publish(ctx context.Context, all []txmanager.Event) (int, error)
 	if n == len(theirs) {
 		return len(all), err
 	}
-	return indexes[n], err
+	first := theirs[n].Key() // the first that was not accepted
+	return slices.IndexFunc(all, func(e txmanager.Event) bool { return e.Key() == first }), err
 }

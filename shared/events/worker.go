@@ -53,7 +53,7 @@ func (w *Worker) Serve(ctx context.Context, s DeliveryQueue) error {
 			return w.Wake.RescuePublish(ctx, s, taken)
 		}
 		w.reach("publish.taken")
-		t := delivery{Worker: w, stream: s, publisher: p, taken: taken, lease: taken.Lease, page: taken.Page, began: began}
+		t := delivery{Worker: w, AcquireResult: taken, stream: s, publisher: p, began: began}
 		over, err := t.run(ctx)
 		switch {
 		case errors.Is(err, lease.ErrFenced):
@@ -76,26 +76,24 @@ func (w *Worker) reach(point string) {
 // delivery is one lease session of a delivery queue.
 type delivery struct {
 	*Worker
-	stream    DeliveryQueue
-	publisher txmanager.DomainEventPublisher
-	taken     AcquireResult
-	lease     lease.Lease
-	page      Page
-	began     time.Time
+	AcquireResult // the lease and the page are replaced after each delivery
+	stream        DeliveryQueue
+	publisher     txmanager.DomainEventPublisher
+	began         time.Time
 }
 
 func (t *delivery) attrs() []any {
-	return []any{"submitter", t.stream.Submitter, "endpoint", t.stream.Endpoint, "nodeId", t.Node, "fencingToken", t.lease.Token}
+	return []any{"submitter", t.stream.Submitter, "endpoint", t.stream.Endpoint, "nodeId", t.Node, "fencingToken", t.Lease.Token}
 }
 
 // run delivers the pending events. over reports that this invocation is finished; otherwise it must
 // acquire the lease again.
 func (t *delivery) run(ctx context.Context) (over bool, err error) {
-	if t.taken.early() {
-		return t.leave(ctx, t.taken.NextAttemptAt)
+	if t.early() {
+		return t.leave(ctx, t.NextAttemptAt)
 	}
-	for len(t.page.Events) > 0 || t.taken.Pending {
-		asked := !skips(t.publisher, t.page.Events)
+	for len(t.Page.Events) > 0 || t.Pending {
+		asked := !skips(t.publisher, t.Page.Events)
 		if asked {
 			may, err := t.Book.MayDeliver(ctx, t.stream.Endpoint)
 			if err != nil {
@@ -110,9 +108,9 @@ func (t *delivery) run(ctx context.Context) (over bool, err error) {
 		case err != nil:
 			return false, err
 		case failed:
-			return t.leave(ctx, t.taken.NextAttemptAt)
+			return t.leave(ctx, t.NextAttemptAt)
 		case time.Since(t.began) > t.EndAfter:
-			return t.leave(ctx, t.taken.Now.Add(time.Since(t.began)))
+			return t.leave(ctx, t.Now.Add(time.Since(t.began)))
 		}
 	}
 	return t.release(ctx)
@@ -120,10 +118,10 @@ func (t *delivery) run(ctx context.Context) (over bool, err error) {
 
 // call publishes the page to the endpoint.
 func (t *delivery) call(ctx context.Context) (taken int, answer *Answer, err error) {
-	calling, cancel := t.lease.CallContext(ctx, t.Rules.Duration)
+	calling, cancel := t.Lease.CallContext(ctx, t.Rules.Duration)
 	defer cancel()
 	calling, last := withAnswer(calling)
-	taken, err = publish(calling, t.publisher, t.page.Events)
+	taken, err = publish(calling, t.publisher, t.Page.Events)
 	t.reach("publish.told")
 	if t.Told != nil {
 		t.Told(ctx, t.stream.Endpoint, taken, err)
@@ -153,34 +151,34 @@ func publish(ctx context.Context, p txmanager.DomainEventPublisher, all []txmana
 // deliverPage publishes the page, or skips it if none of its events is for the endpoint. It stores
 // the result and loads the next page.
 func (t *delivery) deliverPage(ctx context.Context, asked bool) (failed bool, err error) {
-	n, cause, out := len(t.page.Events), error(nil), Outcome{Asked: asked}
+	n, cause, out := len(t.Page.Events), error(nil), Outcome{Asked: asked}
 	if asked {
 		n, out.Answer, cause = t.call(ctx)
 	}
-	switch all := n == len(t.page.Events); {
+	switch all := n == len(t.Page.Events); {
 	case all:
-		out.To = t.page.To
+		out.To = t.Page.To
 	case n > 0:
-		out.To = t.page.Events[n-1].Position
+		out.To = t.Page.Events[n-1].Position
 	}
 	if cause != nil {
-		t.taken.Failures++
+		t.Failures++
 		if n > 0 { // another event than before fails
-			t.taken.Failures = 1
+			t.Failures = 1
 		}
-		out.Failures, out.Error, out.Silent = t.taken.Failures, cause.Error(), errors.Is(cause, txmanager.ErrNoAnswer)
+		out.Failures, out.Error, out.Silent = t.Failures, cause.Error(), errors.Is(cause, txmanager.ErrNoAnswer)
 		out.Wait = wait(out.Failures)
-		t.Log.WarnContext(ctx, "event not accepted", append(t.attrs(), "txId", t.page.Events[n].TxID, "type", t.page.Events[n].Type,
-			"sequence", t.page.Events[n].Sequence, "failures", out.Failures, "error", cause.Error())...)
+		t.Log.WarnContext(ctx, "event not accepted", append(t.attrs(), "txId", t.Page.Events[n].TxID, "type", t.Page.Events[n].Type,
+			"sequence", t.Page.Events[n].Sequence, "failures", out.Failures, "error", cause.Error())...)
 	} else {
-		t.taken.Failures = 0
+		t.Failures = 0
 	}
-	settled, err := t.Book.Settle(ctx, t.lease, t.stream.Endpoint, out)
+	settled, err := t.Book.Settle(ctx, t.Lease, t.stream.Endpoint, out)
 	if err != nil {
 		return false, err
 	}
 	t.reach("publish.settled")
-	t.lease, t.page, t.taken.NextAttemptAt, t.taken.Pending = settled.Lease, settled.Page, settled.NextAttemptAt, false
+	t.Lease, t.Page, t.NextAttemptAt, t.Pending = settled.Lease, settled.Page, settled.NextAttemptAt, false
 	return cause != nil, nil
 }
 
@@ -193,18 +191,13 @@ func (t AcquireResult) early() bool {
 
 // wait returns how long a queue waits after so many consecutive failures.
 func wait(failures int) time.Duration {
-	d := FirstWait
-	for range failures - 1 {
-		if d *= 2; d >= MaxWait {
-			return MaxWait
-		}
-	}
-	return d
+	const doublings = 10 // after so many the wait is MaxWait
+	return min(FirstWait<<min(failures-1, doublings), MaxWait)
 }
 
 // leave releases the lease although events are pending, and enqueues a task for them.
 func (t *delivery) leave(ctx context.Context, at time.Time) (over bool, err error) {
-	if _, err := t.Book.ReleaseDeliveryQueue(ctx, t.lease, t.stream.Endpoint, true); err != nil {
+	if _, err := t.Book.ReleaseDeliveryQueue(ctx, t.Lease, t.stream.Endpoint, true); err != nil {
 		return false, err
 	}
 	t.reach("publish.released")
@@ -216,7 +209,7 @@ func (t *delivery) leave(ctx context.Context, at time.Time) (over bool, err erro
 
 // release ends the lease session, unless events were added meanwhile.
 func (t *delivery) release(ctx context.Context) (over bool, err error) {
-	released, err := t.Book.ReleaseDeliveryQueue(ctx, t.lease, t.stream.Endpoint, false)
+	released, err := t.Book.ReleaseDeliveryQueue(ctx, t.Lease, t.stream.Endpoint, false)
 	if released {
 		t.reach("publish.released")
 	}

@@ -130,7 +130,7 @@ func (h env) worker(node string) *events.Worker {
 		Log: slog.New(slog.DiscardHandler), Publishers: map[string]txmanager.DomainEventPublisher{}}
 	for name, hook := range h.hooks {
 		w.Endpoints = append(w.Endpoints, name)
-		w.Publishers[name] = eventhook.Endpoint{URL: hook.URL, Timeout: 5 * time.Second, Client: hook.Client()}
+		w.Publishers[name] = eventhook.Publisher{Endpoint: webhook.Endpoint{URL: hook.URL, Timeout: 5 * time.Second, Client: hook.Client()}}
 	}
 	return w
 }

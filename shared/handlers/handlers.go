@@ -23,11 +23,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
@@ -39,9 +37,7 @@ const maxAnswer = 512 << 10
 
 // Service is a business service that makes transactions.
 type Service struct {
-	URL     string        // https, or http to this machine; no log or error contains it
-	Keys    []webhook.Key // each signs the request; the service knows one of them
-	Timeout time.Duration // of one attempt
+	webhook.Endpoint
 
 	// Read reads a transaction of a submitter in the form of an intent's payload.
 	Read func(s txmanager.Submitter, payload json.RawMessage) (txmanager.Call, error)
@@ -65,70 +61,31 @@ type answer struct {
 	SignedTransaction *string         `json:"signedTransaction"`
 }
 
-// NewClient returns the client for calls of services. It follows no redirect, which could lead to an
-// address that was not allowed, and uses no proxy from the environment. It keeps connections; the
-// caller closes the idle ones.
-func NewClient() *http.Client {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.Proxy = nil
-	transport.MaxResponseHeaderBytes = 64 << 10
-	return &http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-}
-
-// Handler returns s as a [txmanager.Handler] that uses client.
-func (s Service) Handler(client *http.Client) txmanager.Handler {
-	return func(ctx context.Context, n txmanager.NonceContext) (txmanager.Transaction, error) {
-		ctx, cancel := context.WithTimeout(ctx, s.Timeout)
-		defer cancel()
-		text, err := s.call(ctx, client, n)
-		if err != nil {
-			return txmanager.Transaction{}, err
-		}
-		return s.read(n.Submitter, text)
-	}
-}
-
-// call makes one request and returns the body of a 200.
-func (s Service) call(ctx context.Context, client *http.Client, n txmanager.NonceContext) ([]byte, error) {
+// Handle is a [txmanager.Handler].
+func (s Service) Handle(ctx context.Context, n txmanager.NonceContext) (txmanager.Transaction, error) {
 	body, err := web.Encode(question{n.Submitter, n.Nonce, n.Submitter.ChainID(), n.RequestID, n.Input})
 	if err != nil {
-		return nil, fmt.Errorf("write the question: %w", err)
+		return txmanager.Transaction{}, fmt.Errorf("write the question: %w", err)
 	}
-	body = bytes.TrimSpace(body)
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL, bytes.NewReader(body))
-	if err != nil {
-		return nil, errors.New("its URL is invalid")
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Accept", "application/json")
-	r.Header.Set("User-Agent", "fencepost")
-	webhook.Sign(r.Header, n.TxID, time.Now(), body, s.Keys...)
-	resp, err := client.Do(r)
-	if err != nil {
-		return nil, s.noAnswer(ctx, n, err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	s.Accept = "application/json"
+	status, text, err := s.Post(ctx, n.TxID, bytes.TrimSpace(body), maxAnswer+1)
 	switch {
 	case err != nil:
-		return nil, s.noAnswer(ctx, n, err)
+		return txmanager.Transaction{}, s.noAnswer(ctx, n, err)
 	case len(text) > maxAnswer:
-		return nil, fmt.Errorf("it answered more than %d bytes", maxAnswer)
-	case resp.StatusCode != http.StatusOK:
-		return nil, refused(resp.StatusCode, text)
+		return txmanager.Transaction{}, fmt.Errorf("it answered more than %d bytes", maxAnswer)
+	case status != http.StatusOK:
+		return txmanager.Transaction{}, refused(status, text)
 	}
-	return text, nil
+	return s.read(n.Submitter, text)
 }
 
 // noAnswer returns the error of a request without an answer. The network's own text contains addresses,
 // so it is only logged: callers see the reason.
 func (s Service) noAnswer(ctx context.Context, n txmanager.NonceContext, err error) error {
-	s.Log.WarnContext(ctx, "handler's service gave no answer", "submitter", n.Submitter, "txId", n.TxID, "error", webhook.WithoutURL(err).Error())
-	if ctx.Err() != nil {
-		return fmt.Errorf("no answer in time: %w", ctx.Err())
+	s.Log.WarnContext(ctx, "handler's service gave no answer", "submitter", n.Submitter, "txId", n.TxID, "error", err.Error())
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return fmt.Errorf("no answer in time: %w", err)
 	}
 	return fmt.Errorf("its service gave no answer: %w", txmanager.ErrRetryLater)
 }

@@ -51,9 +51,9 @@ func service(t *testing.T, timeout time.Duration, h http.HandlerFunc, keys ...we
 	t.Helper()
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
-	client := handlers.NewClient()
+	client := webhook.NewClient()
 	t.Cleanup(client.CloseIdleConnections)
-	return handlers.Service{URL: server.URL, Keys: keys, Timeout: timeout, Read: read, Log: slog.New(slog.DiscardHandler)}.Handler(client)
+	return handlers.Service{Endpoint: webhook.Endpoint{URL: server.URL, Keys: keys, Timeout: timeout, Client: client}, Read: read, Log: slog.New(slog.DiscardHandler)}.Handle
 }
 
 // Each attempt of one question has the same id and body, signed with every key. Only its time differs.
@@ -166,7 +166,7 @@ func TestLateAnswersFailAndMissingOnesRetry(t *testing.T) {
 	t.Parallel()
 	gone := httptest.NewServer(nil)
 	gone.Close()
-	quiet := handlers.Service{URL: gone.URL, Timeout: time.Minute, Log: slog.New(slog.DiscardHandler)}.Handler(handlers.NewClient())
+	quiet := handlers.Service{Endpoint: webhook.Endpoint{URL: gone.URL, Timeout: time.Minute, Client: webhook.NewClient()}, Log: slog.New(slog.DiscardHandler)}.Handle
 	hangsUp := service(t, time.Minute, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
 		panic(http.ErrAbortHandler)
@@ -192,7 +192,7 @@ func TestTheLogHasNoURL(t *testing.T) {
 	gone := httptest.NewServer(nil)
 	gone.Close()
 	var log bytes.Buffer
-	h := handlers.Service{URL: gone.URL + "/hidden-path", Timeout: time.Minute, Log: slog.New(slog.NewJSONHandler(&log, nil))}.Handler(handlers.NewClient())
+	h := handlers.Service{Endpoint: webhook.Endpoint{URL: gone.URL + "/hidden-path", Timeout: time.Minute, Client: webhook.NewClient()}, Log: slog.New(slog.NewJSONHandler(&log, nil))}.Handle
 	if _, err := h(t.Context(), about); !errors.Is(err, txmanager.ErrRetryLater) {
 		t.Fatalf("got %v, want not now", err)
 	}

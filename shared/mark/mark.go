@@ -8,6 +8,7 @@
 package mark
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,8 +108,6 @@ func (k Keeper) Compare(ctx context.Context) (Observed, error) {
 		seen, verdict, err = k.evaluate(ctx)
 	}
 	switch {
-	case errors.Is(err, ErrNone):
-		return Observed{}, k.missing(ctx, err)
 	case err != nil:
 		return Observed{}, err
 	case verdict == Foreign:
@@ -119,29 +118,20 @@ func (k Keeper) Compare(ctx context.Context) (Observed, error) {
 	return seen, nil
 }
 
-// evaluate reads the mark and evaluates it in the database.
+// evaluate reads the mark and evaluates it in the database. A database that has seen a mark must not find none.
 func (k Keeper) evaluate(ctx context.Context) (seen Observed, v Verdict, err error) {
-	if seen, err = k.Object.Read(ctx); errors.Is(err, ErrNone) {
+	seen, err = k.Object.Read(ctx)
+	if errors.Is(err, ErrNone) {
+		if latest, failed := k.Book.Latest(ctx); failed != nil || latest > 0 {
+			err = cmp.Or(failed, ErrGone)
+		}
 		return Observed{}, 0, err
-	} else if err != nil {
+	}
+	if err != nil {
 		return Observed{}, 0, fmt.Errorf("%w: %w", ErrUnread, err)
 	}
-	if v, err = k.Book.Evaluate(ctx, seen); err != nil {
-		return Observed{}, 0, err
-	}
-	return seen, v, nil
-}
-
-// missing returns what a missing object means to this database.
-func (k Keeper) missing(ctx context.Context, none error) error {
-	latest, err := k.Book.Latest(ctx)
-	if err != nil {
-		return err
-	}
-	if latest > 0 {
-		return ErrGone
-	}
-	return none
+	v, err = k.Book.Evaluate(ctx, seen)
+	return seen, v, err
 }
 
 // Advance writes a new mark over the one that the database holds, or the first one. Of two concurrent

@@ -24,23 +24,20 @@ func ofStream(s events.DeliveryQueue, suffix string, at time.Time) errand {
 // calls within one second make one task.
 func (t *Tasks) Publish(ctx context.Context, s events.DeliveryQueue, at time.Time) error {
 	at = at.Truncate(time.Second).Add(time.Second)
-	_, err := t.add(ctx, ofStream(s, fmt.Sprintf("p-%d", at.Unix()), at))
-	return err
+	return t.create(ctx, ofStream(s, fmt.Sprintf("p-%d", at.Unix()), at))
 }
 
-// RescuePublish implements [events.TaskEnqueuer], as Rescue does for submitters.
+// RescuePublish implements [events.TaskEnqueuer], as EnqueueTakeover does for submitters.
 func (t *Tasks) RescuePublish(ctx context.Context, s events.DeliveryQueue, met events.AcquireResult) error {
 	suffix := fmt.Sprintf("d-%d-%d", met.Token, met.ExpiresAt.UnixMicro())
-	_, err := t.add(ctx, ofStream(s, suffix, met.FreeAt.Add(rescueMargin)))
-	return err
+	return t.create(ctx, ofStream(s, suffix, met.FreeAt.Add(rescueMargin)))
 }
 
 // PublishTest enqueues a task that sends an operator's test event to the endpoint.
 func (t *Tasks) PublishTest(ctx context.Context, endpoint string, test int64) error {
-	_, err := t.add(ctx, errand{
+	return t.create(ctx, errand{
 		function: Publish, digest: digestOf(endpoint), suffix: fmt.Sprintf("t-%d", test), body: map[string]any{"endpoint": endpoint, "test": test},
 	})
-	return err
 }
 
 // SweepPublish enqueues a task for a delivery queue on behalf of a sweep that began at this time. The

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	cloudtasks "cloud.google.com/go/cloudtasks/apiv2"
@@ -50,10 +51,17 @@ type Options struct {
 // createWithin bounds one CreateTask. The service refuses deadlines over 30 s.
 const createWithin = 5 * time.Second
 
+// recentNames is about how many names of tasks a process remembers.
+const recentNames = 10_000
+
 // Tasks creates tasks. Its methods can be called concurrently.
 type Tasks struct {
 	options Options
-	made    recent
+
+	// made has the names of tasks that were made, or found made: making one again is never needed. Forgetting them
+	// costs calls and nothing else.
+	made      sync.Map
+	madeCount atomic.Int64
 
 	connecting sync.Mutex
 	client     *cloudtasks.Client
@@ -81,14 +89,14 @@ func (t *Tasks) EnqueueAdvance(ctx context.Context, s txmanager.Submitter, token
 // EnqueueAdvanceAt implements [txmanager.TaskEnqueuer]. It uses the name of Advance, so a second call while the first
 // task waits makes none.
 func (t *Tasks) EnqueueAdvanceAt(ctx context.Context, s txmanager.Submitter, token int64, at time.Time) error {
-	return t.create(ctx, txmanager.KindAdvance, s, "a-"+strconv.FormatInt(token, 10), at)
+	return t.create(ctx, t.ofSubmitter(s, txmanager.KindAdvance, "a-"+strconv.FormatInt(token, 10), at))
 }
 
 // EnqueueTakeover implements [txmanager.TaskEnqueuer]. The task is due when the holder's lease can be taken over. It is
 // named by the token and the expiry that were read: another expiry makes another name.
 func (t *Tasks) EnqueueTakeover(ctx context.Context, s txmanager.Submitter, met txmanager.AcquireResult) error {
 	suffix := fmt.Sprintf("d-%d-%d", met.Token, met.ExpiresAt.UnixMicro())
-	return t.create(ctx, txmanager.KindAdvance, s, suffix, met.TakeoverAt.Add(rescueMargin))
+	return t.create(ctx, t.ofSubmitter(s, txmanager.KindAdvance, suffix, met.TakeoverAt.Add(rescueMargin)))
 }
 
 // rescueMargin keeps a rescue from running before the skew allowance is over by the database's clock:
@@ -98,47 +106,24 @@ const rescueMargin = time.Second
 // EnqueuePoll implements [txmanager.TaskEnqueuer]. The task is named by the second of its due time, so that two chains of
 // polls become one.
 func (t *Tasks) EnqueuePoll(ctx context.Context, s txmanager.Submitter, kind txmanager.Kind, at time.Time) error {
-	return t.create(ctx, kind, s, fmt.Sprintf("%s-%d", kind, at.Unix()), at)
+	return t.create(ctx, t.ofSubmitter(s, kind, fmt.Sprintf("%s-%d", kind, at.Unix()), at))
 }
 
 // Sweep enqueues a task for s on behalf of a sweep that began at this time. The task is named by that
 // minute and never by the token. The task with the token's name may be lost, and its name used up. The
 // result made reports whether the task is new.
 func (t *Tasks) Sweep(ctx context.Context, s txmanager.Submitter, kind txmanager.Kind, began time.Time) (made bool, err error) {
-	return t.make(ctx, kind, s, fmt.Sprintf("s-%d", began.Unix()/60), time.Time{})
+	return t.add(ctx, t.ofSubmitter(s, kind, fmt.Sprintf("s-%d", began.Unix()/60), time.Time{}))
 }
 
-// Queue returns the id of the queue for s and the function of kind.
-func (o Options) Queue(kind txmanager.Kind, s txmanager.Submitter) string {
-	return o.queue(string(kind), s.Digest())
-}
-
-// queue returns the id of the function's queue for a digest.
-func (o Options) queue(function, digest string) string {
-	shard := uint64(0)
-	if o.QueueShards > 1 {
-		first, _ := strconv.ParseUint(digest[:8], 16, 64)
-		shard = first % uint64(o.QueueShards)
-	}
-	return fmt.Sprintf("%s-%s-%d", o.QueuePrefix, function, shard)
-}
-
-// create makes the task of that name. A name that exists, or existed lately, counts as made.
-func (t *Tasks) create(ctx context.Context, kind txmanager.Kind, s txmanager.Submitter, suffix string, at time.Time) error {
-	_, err := t.make(ctx, kind, s, suffix, at)
-	return err
-}
-
-// make reports whether the name was new.
-func (t *Tasks) make(ctx context.Context, kind txmanager.Kind, s txmanager.Submitter, suffix string, at time.Time) (made bool, err error) {
+// ofSubmitter is a task for s. The submitter's own mark, if it has one, is in the name.
+func (t *Tasks) ofSubmitter(s txmanager.Submitter, kind txmanager.Kind, suffix string, at time.Time) errand {
 	if t.options.NameEpoch != nil {
 		if own := t.options.NameEpoch(s); own != "" {
 			suffix = own + "-" + suffix
 		}
 	}
-	return t.add(ctx, errand{
-		function: string(kind), digest: s.Digest(), suffix: suffix, body: map[string]any{"submitter": string(s)}, at: at,
-	})
+	return errand{function: string(kind), digest: s.Digest(), suffix: suffix, body: map[string]any{"submitter": string(s)}, at: at}
 }
 
 // errand is a task to be created.
@@ -150,17 +135,28 @@ type errand struct {
 	at       time.Time      // when it is due; zero: now
 }
 
-// add reports whether the name was new.
+// create makes the task. A name that exists, or existed lately, counts as made.
+func (t *Tasks) create(ctx context.Context, e errand) error {
+	_, err := t.add(ctx, e)
+	return err
+}
+
+// add makes the task, and reports whether the name was new.
 func (t *Tasks) add(ctx context.Context, e errand) (made bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, createWithin)
 	defer cancel()
-	client, epoch, err := t.connect(ctx)
+	epoch, err := t.options.Epoch(ctx)
 	if err != nil {
 		return false, err
 	}
-	queue := t.options.Parent + "/queues/" + t.options.queue(e.function, e.digest)
+	client, err := t.connect()
+	if err != nil {
+		return false, err
+	}
+	shard, _ := strconv.ParseUint(e.digest[:8], 16, 64)
+	queue := fmt.Sprintf("%s/queues/%s-%s-%d", t.options.Parent, t.options.QueuePrefix, e.function, shard%uint64(max(t.options.QueueShards, 1)))
 	name := queue + "/tasks/" + e.digest + "-" + epoch + "-" + e.suffix
-	if t.made.has(name) {
+	if _, known := t.made.Load(name); known {
 		return false, nil
 	}
 	task := t.task(name, e)
@@ -174,7 +170,11 @@ func (t *Tasks) add(ctx context.Context, e errand) (made bool, err error) {
 		return false, fmt.Errorf("create task %s: %w", name, err)
 	}
 	telemetry.MeterFrom(ctx).Tasks(1)
-	t.made.add(name)
+	if t.madeCount.Add(1) > recentNames {
+		t.made.Clear()
+		t.madeCount.Store(0)
+	}
+	t.made.Store(name, nil)
 	return err == nil, nil
 }
 
@@ -199,24 +199,6 @@ func (t *Tasks) task(name string, e errand) *cloudtaskspb.Task {
 	return task
 }
 
-// connect opens the client once; a failure is tried again by the next call.
-func (t *Tasks) connect(ctx context.Context) (*cloudtasks.Client, string, error) {
-	epoch, err := t.options.Epoch(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	t.connecting.Lock()
-	defer t.connecting.Unlock()
-	if t.client == nil {
-		client, err := dial(t.options.Endpoint)
-		if err != nil {
-			return nil, "", err
-		}
-		t.client = client
-	}
-	return t.client, epoch, nil
-}
-
 // reconnecting bounds how long Cloud Tasks may be there again before it is noticed;
 // gRPC's own bound is two minutes, in which no task could be made.
 var reconnecting = grpc.ConnectParams{
@@ -224,41 +206,23 @@ var reconnecting = grpc.ConnectParams{
 	MinConnectTimeout: 5 * time.Second,
 }
 
-// dial outlives the request that happens to be first: hence no context of its.
-func dial(endpoint string) (*cloudtasks.Client, error) {
+// connect opens the client once; a failure is tried again by the next call. The client outlives the request that
+// opens it, so it does not use that request's context.
+func (t *Tasks) connect() (*cloudtasks.Client, error) {
+	t.connecting.Lock()
+	defer t.connecting.Unlock()
+	if t.client != nil {
+		return t.client, nil
+	}
 	options := []option.ClientOption{option.WithTelemetryDisabled(), option.WithGRPCDialOption(grpc.WithConnectParams(reconnecting))}
-	if endpoint != "" {
-		options = append(options, option.WithEndpoint(endpoint), option.WithoutAuthentication(),
+	if t.options.Endpoint != "" {
+		options = append(options, option.WithEndpoint(t.options.Endpoint), option.WithoutAuthentication(),
 			option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
 	}
 	client, err := cloudtasks.NewClient(context.Background(), options...)
 	if err != nil {
 		return nil, errors.Join(errors.New("connect to Cloud Tasks"), err)
 	}
+	t.client = client
 	return client, nil
-}
-
-// recent remembers names that were made, or found made: making one again is
-// never needed. Forgetting costs a call and nothing else.
-type recent struct {
-	mu    sync.Mutex
-	names map[string]struct{}
-}
-
-const recentNames = 10_000
-
-func (r *recent) has(name string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, ok := r.names[name]
-	return ok
-}
-
-func (r *recent) add(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.names == nil || len(r.names) >= recentNames {
-		r.names = make(map[string]struct{})
-	}
-	r.names[name] = struct{}{}
 }

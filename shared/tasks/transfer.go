@@ -14,8 +14,7 @@ const Transfer = "transfer"
 // Step enqueues the next step of a transfer at the given time. The task is named by the transfer and
 // its number of postponed attempts, so that calls with the same plan make one task.
 func (t *Tasks) Step(ctx context.Context, reqID string, retryCount int, at time.Time) error {
-	_, err := t.add(ctx, ofTransfer(reqID, fmt.Sprintf("%s-%s-%d", Transfer, reqID, retryCount), at))
-	return err
+	return t.create(ctx, ofTransfer(reqID, fmt.Sprintf("%s-%s-%d", Transfer, reqID, retryCount), at))
 }
 
 // SweepTransfer enqueues a step of a transfer on behalf of a sweep that began at this time. It is named
@@ -33,9 +32,6 @@ func (t *Tasks) SweepAct(ctx context.Context, act int64, began time.Time) (made 
 	e.body = map[string]any{"act": act, "swept": true}
 	return t.add(ctx, e)
 }
-
-// TransferQueue returns the id of the queue of the transfer's tasks.
-func (o Options) TransferQueue(reqID string) string { return o.queue(Transfer, digestOf(reqID)) }
 
 func ofTransfer(reqID, suffix string, at time.Time) errand {
 	return errand{function: Transfer, digest: digestOf(reqID), suffix: suffix, body: map[string]any{"req_id": reqID}, at: at}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/shared/check"
-	"github.com/fencepost/fencepost/shared/tasks"
 )
 
 const (
@@ -66,10 +65,14 @@ func TestH20SweptTransfersAreNamedByTheMinute(t *testing.T) {
 // Transfers are distributed over separate queues, and each stays in one.
 func TestTransfersSpreadOverTheirQueues(t *testing.T) {
 	t.Parallel()
-	o := tasks.Options{QueuePrefix: "fencepost", QueueShards: 4}
-	seen := map[string]int{}
+	cloud := newService(t)
+	process := cloud.process(t, always("0123abcd"))
 	for i := range 400 {
-		seen[o.TransferQueue(fmt.Sprintf("01ARZ3NDEKTSV4RRFFQ69G%04d", i))]++
+		done(t, process.Step(t.Context(), fmt.Sprintf("01ARZ3NDEKTSV4RRFFQ69G%04d", i), 0, noon))
+	}
+	seen := map[string]int{}
+	for _, task := range cloud.accepted {
+		seen[strings.Split(task.Name, "/")[5]]++
 	}
 	for shard := range 4 {
 		if n := seen[fmt.Sprintf("fencepost-transfer-%d", shard)]; n < 50 {

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"time"
@@ -22,23 +23,26 @@ func Invocation(log *slog.Logger, function string, next http.Handler) http.Handl
 		ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 		ctx, span := tracer.Start(WithMeter(ctx), function, trace.WithSpanKind(trace.SpanKindServer))
 		answer := &Answer{ResponseWriter: w}
-		returned := false
+		unwritten := http.StatusInternalServerError // what the framework answers if next panics before it writes
 		defer func() {
-			status, level := answer.final(returned), slog.LevelInfo
+			status, level := cmp.Or(answer.Status, unwritten), slog.LevelInfo
 			if status >= http.StatusInternalServerError {
 				level = slog.LevelWarn
+				span.SetStatus(codes.Error, "")
 			}
 			took := time.Since(start)
 			HTTPTime.Record(ctx, took.Seconds(), Invoked(function, status))
 			cost := MeterFrom(ctx).Cost()
-			endInvocation(span, status, cost)
+			span.SetAttributes(attribute.Int("http.response.status_code", status), attribute.Int64("sqlRoundTrips", cost.SQLRoundTrips),
+				attribute.Int64("rpcRoundTrips", cost.RPCRoundTrips), attribute.Int64("tasks", cost.Tasks))
+			span.End()
 			attrs := append([]slog.Attr{slog.String("function", function)}, cost.attrs()...)
 			log.LogAttrs(ctx, level, "invocation", append(attrs,
 				append(taskOf(r.Header), slog.Float64("durationMs", float64(took.Microseconds())/1000),
 					slog.Int("status", status))...)...)
 		}()
 		next.ServeHTTP(answer, r.WithContext(ctx))
-		returned = true
+		unwritten = http.StatusOK
 	})
 }
 
@@ -66,18 +70,6 @@ func taskOf(h http.Header) (attrs []slog.Attr) {
 	return attrs
 }
 
-// endInvocation ends the span of an invocation with its status and cost.
-func endInvocation(span trace.Span, status int, cost Cost) {
-	if span.IsRecording() {
-		span.SetAttributes(attribute.Int("http.response.status_code", status), attribute.Int64("sqlRoundTrips", cost.SQLRoundTrips),
-			attribute.Int64("rpcRoundTrips", cost.RPCRoundTrips), attribute.Int64("tasks", cost.Tasks))
-		if status >= http.StatusInternalServerError {
-			span.SetStatus(codes.Error, "")
-		}
-	}
-	span.End()
-}
-
 // Answer records the status of a handler's answer.
 type Answer struct {
 	http.ResponseWriter
@@ -102,16 +94,3 @@ func (a *Answer) Write(body []byte) (int, error) {
 
 // Unwrap is for [http.ResponseController].
 func (a *Answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
-
-// final returns the status that the caller gets. A handler that writes nothing has answered 200 if it
-// returned; if it panicked, the framework answers 500.
-func (a *Answer) final(returned bool) int {
-	switch {
-	case a.Status != 0:
-		return a.Status
-	case returned:
-		return http.StatusOK
-	default:
-		return http.StatusInternalServerError
-	}
-}

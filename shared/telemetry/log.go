@@ -35,8 +35,7 @@ func NewLogger(w io.Writer, level slog.Leveler, project string) *slog.Logger {
 	if project != "" {
 		prefix = "projects/" + project + "/traces/"
 	}
-	root := slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: rename})
-	return slog.New(&handler{Handler: root, root: root, prefix: prefix})
+	return slog.New(handler{Handler: slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: rename}), prefix: prefix})
 }
 
 // rename gives slog's own attributes Cloud Logging's names.
@@ -76,47 +75,45 @@ func severity(level slog.Level) string {
 // handler adds the context's trace at the top of a record. Cloud Logging does not read it inside a
 // group, so handler keeps the additions since the first group and applies them after the trace.
 type handler struct {
-	slog.Handler                                   // root and all additions
-	root         slog.Handler                      // without an open group
+	slog.Handler                                   // with the additions before the first group
 	since        []func(slog.Handler) slog.Handler // the first group, and the additions after it
 	prefix       string                            // of a trace's name
 }
 
 // Handle writes r, with the trace of ctx if it has one.
-func (h *handler) Handle(ctx context.Context, r slog.Record) error {
-	span := trace.SpanContextFromContext(ctx)
-	if !span.IsValid() {
-		return h.Handler.Handle(ctx, r)
+func (h handler) Handle(ctx context.Context, r slog.Record) error {
+	next := h.Handler
+	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
+		next = next.WithAttrs([]slog.Attr{
+			slog.String("logging.googleapis.com/trace", h.prefix+span.TraceID().String()),
+			slog.String("logging.googleapis.com/spanId", span.SpanID().String()),
+			slog.Bool("logging.googleapis.com/trace_sampled", span.IsSampled()),
+		})
 	}
-	traced := h.root.WithAttrs([]slog.Attr{
-		slog.String("logging.googleapis.com/trace", h.prefix+span.TraceID().String()),
-		slog.String("logging.googleapis.com/spanId", span.SpanID().String()),
-		slog.Bool("logging.googleapis.com/trace_sampled", span.IsSampled()),
-	})
 	for _, add := range h.since {
-		traced = add(traced)
+		next = add(next)
 	}
-	return traced.Handle(ctx, r)
+	return next.Handle(ctx, r)
 }
 
 // WithAttrs returns a handler that adds attrs to each record.
-func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	if len(h.since) == 0 {
-		root := h.root.WithAttrs(attrs)
-		return &handler{Handler: root, root: root, prefix: h.prefix}
+		h.Handler = h.Handler.WithAttrs(attrs)
+		return h
 	}
 	return h.then(func(next slog.Handler) slog.Handler { return next.WithAttrs(attrs) })
 }
 
 // WithGroup returns a handler that puts later attributes into a group.
-func (h *handler) WithGroup(name string) slog.Handler {
+func (h handler) WithGroup(name string) slog.Handler {
 	if name == "" {
 		return h
 	}
 	return h.then(func(next slog.Handler) slog.Handler { return next.WithGroup(name) })
 }
 
-func (h *handler) then(add func(slog.Handler) slog.Handler) *handler {
-	since := append(slices.Clip(h.since), add)
-	return &handler{Handler: add(h.Handler), root: h.root, since: since, prefix: h.prefix}
+func (h handler) then(add func(slog.Handler) slog.Handler) slog.Handler {
+	h.since = append(slices.Clip(h.since), add)
+	return h
 }

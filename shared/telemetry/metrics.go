@@ -8,80 +8,44 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// The metrics: the names of the specification after fencepost_, in snake case. Count with, for example,
+// The metrics: the names of the specification after fencepost_, in snake case. Behind each are its labels, whose values
+// docs/telemetry.md lists. TxSubmit also counts what TxResubmit counts. Count with, for example,
 //
-//	telemetry.TxCreate.Add(ctx, 1, telemetry.Result("created"))
+//	telemetry.TxCreate.Add(ctx, 1, telemetry.Result("accepted"))
 //
 // The counts go to the provider that is set with [otel.SetMeterProvider]. Without one they are dropped.
 var (
-	// LeaseAcquire counts attempts to acquire a lease, by [Result]: inserted, renewed, taken_over,
-	// not_owner.
-	LeaseAcquire = counter("fencepost_lease_acquire_total", "tries to take a lease")
-	// LeaseFenced counts writes that were refused because the lease was no longer held, by [Op].
-	LeaseFenced = counter("fencepost_lease_fenced_total", "writes refused by the fence")
-	// TxCreate counts creates, by [Result]: accepted, known, refused, error (unknown whether it was
-	// stored).
-	TxCreate = counter("fencepost_tx_create_total", "creates")
-	// TxSign counts requested signatures, by [Signer] and [Result]: signed, unknown.
-	TxSign = counter("fencepost_tx_sign_total", "signatures asked for")
-	// TxSignTime is their total time in seconds, by the same labels.
-	TxSignTime = seconds("fencepost_tx_sign_seconds_total", "time that signatures took")
-	// TxUnproved counts intents that were checked before a signature and could not be proved to be the
-	// accepted ones, by [Result]: forged, keyless, unknown, unmarked (signed nevertheless).
-	TxUnproved = counter("fencepost_tx_unproved_total", "intents whose MAC did not prove them")
-	// TxSubmit counts broadcasts, by [Result]: the class of the node's answer.
-	TxSubmit = counter("fencepost_tx_submit_total", "broadcasts")
-	// GasBump counts versions that a gas bump made.
-	GasBump = counter("fencepost_gas_bump_total", "replacements at a higher fee")
-	// GasBumpExtra is their total additional cost above the previous versions, in billionths of the
-	// chain's unit, each rounded down.
-	GasBumpExtra = counter("fencepost_gas_bump_extra_gwei_total", "maximum additional cost of replacements")
-	// MempoolDiagnosis counts diagnoses that differ from the previous one, by [Signal]: in_mempool,
-	// perhaps_lost, perhaps_replaced.
-	MempoolDiagnosis = counter("fencepost_mempool_diagnosis_total", "new diagnoses of transactions without a receipt")
-	// ReceiptCheck counts requested receipts, by [Result]: found, not_found, error.
-	ReceiptCheck = counter("fencepost_receipt_check_total", "receipts asked for")
-	// NodeAnswers counts the answers of the nodes of a chain that has several, by chain, node and
-	// result ([NodeResult]): ok, error, lag, wrong_chain, outvoted.
-	NodeAnswers = counter("fencepost_rpc_node_total", "answers of a chain's nodes")
-	// NewFork counts replaced lists of confirming blocks.
-	NewFork = counter("fencepost_confirmations_new_fork_total", "lists of confirming blocks replaced")
-	// TxResubmit counts repeated broadcasts, by [Result]: the class of the node's answer. [TxSubmit]
-	// counts them too.
-	TxResubmit = counter("fencepost_tx_resubmit_total", "repeated broadcasts")
-	// RequestRefused counts requests, and intents of a batch, that were answered with a 4xx problem, by
-	// its [Code].
-	RequestRefused = counter("fencepost_request_refused_total", "requests answered with a problem of the caller's")
-	// Finality counts transactions that became final, by [Result]: confirmed, or the sub-state of
-	// FAILED in lower case.
-	Finality = counter("fencepost_finality_total", "transactions that became final")
-	// StuckDecision counts decisions on stuck transactions, by operators or by code, by [Action]: wait,
-	// rebroadcast, replace, placeholder.
-	StuckDecision = counter("fencepost_stuck_decision_total", "decisions on stuck transactions")
-	// Transfers counts each state that a transfer enters, by [State].
-	Transfers = counter("fencepost_transfer_total", "states that transfers entered")
-	// RefundFailures counts refunds with an unknown result.
-	RefundFailures = counter("fencepost_refund_failures_total", "refunds whose outcome is unknown")
-	// ConservationCheck counts checks of conservation, by [Result]: ok, standing, violated, error.
-	ConservationCheck = counter("fencepost_conservation_check_total", "checks of conservation")
-	// EventDelivery counts events that were sent to a [Endpoint], by [Result]: taken, failed.
-	EventDelivery = counter("fencepost_event_delivery_total", "events delivered to endpoints, by result")
-	// BuildInfo is 1, with the version and the commit of the process.
-	BuildInfo = last("fencepost_build_info", "build of the process", "{build}")
-	// GaugeFailures counts queries of gauges that failed, by [Query]. The sweep shows the other gauges.
-	GaugeFailures = counter("fencepost_gauge_failures_total", "queries of gauges that failed")
-	// TxQueueWait is the time from the acceptance of an intent to its nonce, by [Chain].
-	TxQueueWait = histogram("fencepost_queue_wait_seconds", "time from acceptance to a nonce", txTimes)
-	// TxBroadcastTime is the time from acceptance to the first broadcast that a node accepted, by [Chain].
-	TxBroadcastTime = histogram("fencepost_tx_broadcast_seconds", "time from acceptance to the first accepted broadcast", txTimes)
-	// TxFinalTime is the time from acceptance to the end of a transaction, by [Result], as [Finality].
-	TxFinalTime = histogram("fencepost_tx_final_seconds", "time from acceptance to the end of a transaction", txTimes)
-	// HTTPTime is the time of an invocation, by [Invoked].
-	HTTPTime = histogram("fencepost_http_request_seconds", "time of an HTTP request", callTimes)
-	// RPCTime is the time of a round trip to a node, by [Method]: once for each method of a batch.
-	RPCTime = histogram("fencepost_rpc_seconds", "time of a round trip to a node that has the method", callTimes)
-	// SQLTime is the time of a round trip to the database.
-	SQLTime = histogram("fencepost_sql_round_trip_seconds", "time of a round trip to the database", callTimes)
+	LeaseAcquire      = counter("fencepost_lease_acquire_total", "tries to take a lease")              // [Result]
+	LeaseFenced       = counter("fencepost_lease_fenced_total", "writes refused by the fence")         // [Op]
+	TxCreate          = counter("fencepost_tx_create_total", "creates")                                // [Result]
+	TxSign            = counter("fencepost_tx_sign_total", "signatures asked for")                     // [Signer], [Result]
+	TxSignTime        = seconds("fencepost_tx_sign_seconds_total", "time that signatures took")        // [Signer], [Result]
+	TxUnproved        = counter("fencepost_tx_unproved_total", "intents whose MAC did not prove them") // [Result]
+	TxSubmit          = counter("fencepost_tx_submit_total", "broadcasts")                             // [Result]
+	GasBump           = counter("fencepost_gas_bump_total", "replacements at a higher fee")
+	GasBumpExtra      = counter("fencepost_gas_bump_extra_gwei_total", "maximum additional cost of replacements")
+	MempoolDiagnosis  = counter("fencepost_mempool_diagnosis_total", "new diagnoses of transactions without a receipt") // [Signal]
+	ReceiptCheck      = counter("fencepost_receipt_check_total", "receipts asked for")                                  // [Result]
+	NodeAnswers       = counter("fencepost_rpc_node_total", "answers of a chain's nodes")                               // [NodeResult]
+	NewFork           = counter("fencepost_confirmations_new_fork_total", "lists of confirming blocks replaced")
+	TxResubmit        = counter("fencepost_tx_resubmit_total", "repeated broadcasts")                                  // [Result]
+	RequestRefused    = counter("fencepost_request_refused_total", "requests answered with a problem of the caller's") // [Code]
+	Finality          = counter("fencepost_finality_total", "transactions that became final")                          // [Result]
+	StuckDecision     = counter("fencepost_stuck_decision_total", "decisions on stuck transactions")                   // [Action]
+	Transfers         = counter("fencepost_transfer_total", "states that transfers entered")                           // [State]
+	RefundFailures    = counter("fencepost_refund_failures_total", "refunds whose outcome is unknown")
+	ConservationCheck = counter("fencepost_conservation_check_total", "checks of conservation")               // [Result]
+	EventDelivery     = counter("fencepost_event_delivery_total", "events delivered to endpoints, by result") // [EventResult]
+	BuildInfo         = last("fencepost_build_info", "build of the process", "{build}")                       // [Build]
+	GaugeFailures     = counter("fencepost_gauge_failures_total", "queries of gauges that failed")            // [Query]
+
+	// RPCTime counts once for each method of a batch.
+	TxQueueWait     = histogram("fencepost_queue_wait_seconds", "time from acceptance to a nonce", txTimes)                        // [Chain]
+	TxBroadcastTime = histogram("fencepost_tx_broadcast_seconds", "time from acceptance to the first accepted broadcast", txTimes) // [Chain]
+	TxFinalTime     = histogram("fencepost_tx_final_seconds", "time from acceptance to the end of a transaction", txTimes)         // [Result]
+	HTTPTime        = histogram("fencepost_http_request_seconds", "time of an HTTP request", callTimes)                            // [Invoked]
+	RPCTime         = histogram("fencepost_rpc_seconds", "time of a round trip to a node that has the method", callTimes)          // [Method]
+	SQLTime         = histogram("fencepost_sql_round_trip_seconds", "time of a round trip to the database", callTimes)
 )
 
 // The gauges. They are true of the whole deployment, and the sweep sets them. A time is in seconds.
@@ -97,31 +61,23 @@ var (
 	MarkUncompared    = gauge("fencepost_database_mark_uncompared", "1 while the database cannot be compared with the mark outside it", "{mark}")
 	GasBumpHeld       = gauge("fencepost_gas_bump_held", "transactions whose replacement a bound forbids", "{transaction}")
 	TransferHalts     = gauge("fencepost_transfer_halts", "halts of transfers that stand", "{halt}")
+	HeldIntents       = gauge("fencepost_held_intents", "intents held after a restore", "{intent}")
+	HeldAge           = gauge("fencepost_held_age_seconds", "time that the oldest held intent has waited", "s")
 
 	// By the database's clock, since 1970.
 	SweepTime = gauge("fencepost_sweep_timestamp_seconds", "when the sweep began that read the gauges", "s")
-
-	// Of intents that get no nonce until their caller or an operator decides.
-	HeldIntents = gauge("fencepost_held_intents", "intents held after a restore", "{intent}")
-	HeldAge     = gauge("fencepost_held_age_seconds", "time that the oldest held intent has waited", "s")
 
 	// By [Chain].
 	NodesExcluded = gauge("fencepost_rpc_nodes_excluded", "nodes of a chain that are excluded", "{node}")
 	ChainUnread   = gauge("fencepost_conservation_chain_unread_seconds", "time since all final blocks of the payer farthest behind were read", "s")
 
-	// By [State].
-	TransferStuck = gauge("fencepost_transfer_stuck_seconds", "time in its state of the longest stuck transfer", "s")
-
-	// By [Blocked].
-	BlockedHeads = gauge("fencepost_queue_blocked_heads", "intents that wait at the head of a queue", "{intent}")
-
-	// By [Submitter], in billionths of the chain's unit, rounded down, if telemetry.balances selects it.
-	SubmitterBalance = gauge("fencepost_submitter_balance_gwei", "balance of a submitter", "{gwei}")
-
-	// By [Endpoint].
-	EventBacklog   = gauge("fencepost_event_backlog", "submitters with events that wait", "{submitter}")
-	EventAge       = gauge("fencepost_event_age_seconds", "age of the oldest event that waits", "s")
-	EndpointPaused = gauge("fencepost_event_endpoint_paused_seconds", "time since the deliveries to an endpoint were paused", "s")
+	// SubmitterBalance is in billionths of the chain's unit, rounded down, if telemetry.balances selects the submitter.
+	TransferStuck    = gauge("fencepost_transfer_stuck_seconds", "time in its state of the longest stuck transfer", "s")             // [State]
+	BlockedHeads     = gauge("fencepost_queue_blocked_heads", "intents that wait at the head of a queue", "{intent}")                // [Blocked]
+	SubmitterBalance = gauge("fencepost_submitter_balance_gwei", "balance of a submitter", "{gwei}")                                 // [Submitter]
+	EventBacklog     = gauge("fencepost_event_backlog", "submitters with events that wait", "{submitter}")                           // [Endpoint]
+	EventAge         = gauge("fencepost_event_age_seconds", "age of the oldest event that waits", "s")                               // [Endpoint]
+	EndpointPaused   = gauge("fencepost_event_endpoint_paused_seconds", "time since the deliveries to an endpoint were paused", "s") // [Endpoint]
 )
 
 // Invoked returns the labels of [HTTPTime]: the function, and the HTTP status of its answer.

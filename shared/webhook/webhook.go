@@ -1,4 +1,4 @@
-// Package webhook signs requests to other services, and verifies such requests, by the scheme of
+// Package webhook sends signed requests to other services, and verifies such requests, by the scheme of
 // Standard Webhooks
 // (https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md).
 // That is HMAC-SHA256 over the id, the time and the body. The headers are webhook-id,
@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,14 +79,6 @@ func Sign(h http.Header, id string, at time.Time, body []byte, keys ...Key) {
 	h.Set(HeaderID, id)
 	h.Set(HeaderTimestamp, timestamp)
 	h.Set(HeaderSignature, strings.Join(signatures, " "))
-}
-
-// WithoutURL returns the error of a call without its URL, whose path may be a secret.
-func WithoutURL(err error) error {
-	if of, ok := errors.AsType[*url.Error](err); ok {
-		return of.Err
-	}
-	return err
 }
 
 // ErrNotSigned reports a request without a valid signature of a known key, or with a time outside

@@ -5,11 +5,8 @@
 package webhook
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -18,51 +15,37 @@ import (
 	"github.com/fencepost/fencepost/shared/webhook"
 )
 
-// Endpoint is one webhook endpoint.
-type Endpoint struct {
-	URL     string                                                  // https, or http to this machine; no log or error contains it
-	Keys    []webhook.Key                                           // each signs; the endpoint knows one of them
-	Timeout time.Duration                                           // of one event
-	Client  *http.Client                                            // must not follow redirects
-	Log     func(ctx context.Context, e txmanager.Event, err error) // gets errors that must not be stored; may be nil
+// Publisher publishes to one webhook endpoint.
+type Publisher struct {
+	webhook.Endpoint
+	Log func(ctx context.Context, e txmanager.Event, err error) // gets errors that must not be stored; may be nil
 }
 
 // Publish implements [txmanager.DomainEventPublisher]. It begins no delivery that could miss the
 // deadline, so it may accept less than all without an error.
-func (r Endpoint) Publish(ctx context.Context, all []txmanager.Event) (taken int, err error) {
+func (p Publisher) Publish(ctx context.Context, all []txmanager.Event) (taken int, err error) {
 	for i, e := range all {
-		if until, ok := ctx.Deadline(); ok && i > 0 && time.Until(until) < r.Timeout {
+		if until, ok := ctx.Deadline(); ok && i > 0 && time.Until(until) < p.Timeout {
 			return i, nil
 		}
-		if err := r.deliver(ctx, e); err != nil {
+		if err := p.deliver(ctx, e); err != nil {
 			return i, err
 		}
 	}
 	return len(all), nil
 }
 
-func (r Endpoint) deliver(ctx context.Context, e txmanager.Event) error {
-	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL, bytes.NewReader(e.Body))
-	if err != nil {
-		return errors.New("its URL is invalid") // the URL may contain a secret
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("User-Agent", "fencepost")
-	webhook.Sign(req.Header, e.Key(), time.Now(), e.Body, r.Keys...)
-	resp, err := r.Client.Do(req)
-	if err != nil {
-		if r.Log != nil {
-			r.Log(ctx, e, webhook.WithoutURL(err))
+func (p Publisher) deliver(ctx context.Context, e txmanager.Event) error {
+	status, text, err := p.Post(ctx, e.Key(), e.Body, 64<<10) // more than is kept, so that the connection can be reused
+	if status == 0 {
+		if p.Log != nil {
+			p.Log(ctx, e, err)
 		}
-		r.record(ctx, 0, "not reached, or not in time")
+		p.record(ctx, 0, "not reached, or not in time")
 		return fmt.Errorf("not reached, or not in time: %w", txmanager.ErrNoAnswer)
 	}
-	defer resp.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // more than is kept, so that the connection can be reused
-	r.record(ctx, resp.StatusCode, string(text[:min(len(text), maxAnswer)]))
-	switch status := resp.StatusCode; {
+	p.record(ctx, status, string(text[:min(len(text), maxAnswer)]))
+	switch {
 	case status/100 == 2:
 		return nil
 	case status == http.StatusTooManyRequests, status >= 500:
@@ -76,9 +59,9 @@ func (r Endpoint) deliver(ctx context.Context, e txmanager.Event) error {
 const maxAnswer = 300
 
 // record gives an answer to the caller of Publish.
-func (r Endpoint) record(ctx context.Context, status int, text string) {
-	secrets := make([]string, len(r.Keys))
-	for i, k := range r.Keys {
+func (p Publisher) record(ctx context.Context, status int, text string) {
+	secrets := make([]string, len(p.Keys))
+	for i, k := range p.Keys {
 		secrets[i] = k.Fingerprint()
 	}
 	events.RecordAnswer(ctx, events.Answer{Status: status, Text: text, Secrets: secrets})

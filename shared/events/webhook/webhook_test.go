@@ -14,7 +14,6 @@ import (
 
 	"github.com/fencepost/fencepost/shared/check"
 	eventhook "github.com/fencepost/fencepost/shared/events/webhook"
-	"github.com/fencepost/fencepost/shared/handlers"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/webhook"
 )
@@ -27,7 +26,7 @@ type request struct {
 
 // endpoint is an endpoint with a secret path.
 type endpoint struct {
-	eventhook.Endpoint
+	eventhook.Publisher
 	mu  sync.Mutex
 	got []request
 	log []string
@@ -44,9 +43,9 @@ func start(t *testing.T, answer http.HandlerFunc, keys ...webhook.Key) *endpoint
 		answer(w, req)
 	}))
 	t.Cleanup(s.Close)
-	client := handlers.NewClient()
+	client := webhook.NewClient()
 	t.Cleanup(client.CloseIdleConnections)
-	r.Endpoint = eventhook.Endpoint{URL: s.URL + "/hooks/T0PSECRET", Keys: keys, Timeout: 500 * time.Millisecond, Client: client,
+	r.Publisher = eventhook.Publisher{Endpoint: webhook.Endpoint{URL: s.URL + "/hooks/T0PSECRET", Keys: keys, Timeout: 500 * time.Millisecond, Client: client},
 		Log: func(_ context.Context, _ txmanager.Event, err error) { r.log = append(r.log, err.Error()) }}
 	return r
 }

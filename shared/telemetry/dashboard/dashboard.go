@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -9,23 +10,20 @@ import (
 
 // rateBy shows how often something happens each second, by labels.
 func rateBy(title, counter string, by ...string) Chart {
-	return Chart{title, PerSecond, Everywhere, []Query{{"", over("sum", by) + "(rate(" + counter + "[5m]))", by}}}
+	return Chart{title, PerSecond, []Query{{"", over("sum", by) + "(rate(" + counter + "[5m]))", by}}}
 }
 
 // gauge shows a number of the whole deployment, which one process exports.
-func gauge(title string, unit Unit, name string, by ...string) Chart {
-	return Chart{title, unit, Everywhere, []Query{{"", over("max", by) + "(" + name + ")", by}}}
+func gauge(title string, unit Unit, series string, by ...string) Chart {
+	return Chart{title, unit, []Query{{"", over("max", by) + "(" + series + ")", by}}}
 }
 
-// quantiles shows the median and the 99th percentile of a histogram. The series match the selector.
-func quantiles(title, histogram, selector string, by ...string) Chart {
-	if selector != "" {
-		selector = "{" + selector + "}"
-	}
-	buckets := over("sum", append([]string{"le"}, by...)) + "(rate(" + histogram + "_bucket" + selector + "[5m]))"
-	return Chart{title, Seconds, Everywhere, []Query{
-		{"p50", "histogram_quantile(0.5, " + buckets + ")", by},
-		{"p99", "histogram_quantile(0.99, " + buckets + ")", by},
+// quantiles shows the median and the 99th percentile of a histogram, by its series of buckets.
+func quantiles(title, buckets string, by ...string) Chart {
+	rates := over("sum", append([]string{"le"}, by...)) + "(rate(" + buckets + "[5m]))"
+	return Chart{title, Seconds, []Query{
+		{"p50", "histogram_quantile(0.5, " + rates + ")", by},
+		{"p99", "histogram_quantile(0.99, " + rates + ")", by},
 	}}
 }
 
@@ -34,13 +32,6 @@ func over(aggregation string, by []string) string {
 		return aggregation
 	}
 	return aggregation + " by (" + strings.Join(by, ", ") + ") "
-}
-
-func of(part Part, charts ...Chart) []Chart {
-	for i := range charts {
-		charts[i].Part = part
-	}
-	return charts
 }
 
 // object is a JSON object.
@@ -59,7 +50,7 @@ func CloudMonitoring(rows []Row) ([]byte, error) {
 	var all []cloudChart
 	for _, row := range rows {
 		for _, c := range row.Charts {
-			out := cloudChart{Title: row.Title + ": " + c.Title + perSecond(c.Unit), Part: c.Part}
+			out := cloudChart{Title: row.Title + ": " + c.Title + unitNames[c.Unit], Part: row.Part}
 			for _, q := range c.Queries {
 				if q.Name != "" {
 					q.PromQL = fmt.Sprintf(`label_replace(%s, "query", %q, "", "")`, q.PromQL, q.Name)
@@ -72,17 +63,8 @@ func CloudMonitoring(rows []Row) ([]byte, error) {
 	return marshal(all)
 }
 
-// perSecond is the unit of a rate. Cloud Monitoring shows no units of PromQL.
-func perSecond(u Unit) string {
-	switch u {
-	case PerSecond:
-		return ", a second"
-	case Seconds:
-		return ", seconds"
-	default:
-		return ""
-	}
-}
+// unitNames end the titles of Cloud Monitoring, which shows no units of PromQL.
+var unitNames = map[Unit]string{PerSecond: ", a second", Seconds: ", seconds"}
 
 // The grid of Grafana has 24 columns: three charts beside each other.
 const (
@@ -124,19 +106,13 @@ func place(x, y, w, h int) object { return object{"x": x, "y": y, "w": w, "h": h
 func (c Chart) panel(id int, at object) object {
 	var targets []object
 	for i, q := range c.Queries {
-		legend := []string{}
-		if q.Name != "" {
-			legend = append(legend, q.Name)
-		}
+		legend := q.Name
 		for _, label := range q.By {
-			legend = append(legend, "{{"+label+"}}")
-		}
-		if len(legend) == 0 {
-			legend = append(legend, c.Title)
+			legend += " {{" + label + "}}"
 		}
 		targets = append(targets, object{
 			"refId": string(rune('A' + i)), "datasource": source, "editorMode": "code", "range": true, "instant": false,
-			"expr": strings.ReplaceAll(q.PromQL, "[5m]", "[$__rate_interval]"), "legendFormat": strings.Join(legend, " "),
+			"expr": strings.ReplaceAll(q.PromQL, "[5m]", "[$__rate_interval]"), "legendFormat": cmp.Or(strings.TrimSpace(legend), c.Title),
 		})
 	}
 	return object{

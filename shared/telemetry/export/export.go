@@ -18,10 +18,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	promclient "github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/prometheus"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/exemplar"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -55,11 +58,10 @@ type Exporter struct {
 	log    *slog.Logger
 	page   http.Handler // nil: none
 	began  time.Time
-	last   atomic.Int64  // when a delivery last began or failed, in nanoseconds after began
-	failed atomic.Int64  // deliveries that failed since one succeeded
-	turn   chan struct{} // holds one element during a delivery
-	otlp   bool
-	conn   *grpc.ClientConn
+	last   atomic.Int64     // when a delivery last began or failed, in nanoseconds after began
+	failed atomic.Int64     // deliveries that failed since one succeeded
+	turn   chan struct{}    // holds one element during a delivery
+	conn   *grpc.ClientConn // to the collector; nil: none
 	reader *sdkmetric.ManualReader
 	spans  spans
 
@@ -81,12 +83,13 @@ func Start(ctx context.Context, o Options) (*Exporter, error) {
 		attribute.String("service.name", o.Service), attribute.String("service.version", o.Version), attribute.String("service.instance.id", o.Instance),
 	}, func(a attribute.KeyValue) bool { return a.Value.AsString() == "" })...)
 	options := []sdkmetric.Option{sdkmetric.WithResource(as), sdkmetric.WithExemplarFilter(exemplar.AlwaysOffFilter), sdkmetric.WithView(oursAlone)}
-	if o.Prometheus {
-		page, reader, err := newPage()
+	if o.Prometheus { // a page of our metrics only, without those of the language or the process
+		registry := promclient.NewRegistry()
+		reader, err := prometheus.New(prometheus.WithRegisterer(registry), prometheus.WithoutScopeInfo())
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("page of metrics: %w", err)
 		}
-		e.page, options = page, append(options, sdkmetric.WithReader(reader))
+		e.page, options = promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), append(options, sdkmetric.WithReader(reader))
 	}
 	if o.OTLPEndpoint != "" {
 		if err := e.open(ctx, o.OTLPEndpoint); err != nil {
@@ -146,7 +149,7 @@ func (e *Exporter) open(ctx context.Context, endpoint string) (err error) {
 	if e.conn, err = grpc.NewClient(endpoint, grpc.WithTransportCredentials(how), grpc.WithConnectParams(reconnecting)); err != nil {
 		return fmt.Errorf("collector at %s: %w", endpoint, err)
 	}
-	e.otlp, e.reader = true, sdkmetric.NewManualReader(sdkmetric.WithTemporalitySelector(temporality))
+	e.reader = sdkmetric.NewManualReader(sdkmetric.WithTemporalitySelector(temporality))
 	e.metrics, err = otlpmetricgrpc.New(ctx, otlpmetricgrpc.WithGRPCConn(e.conn),
 		otlpmetricgrpc.WithTimeout(flushWithin), otlpmetricgrpc.WithRetry(otlpmetricgrpc.RetryConfig{}))
 	if err != nil {
@@ -169,11 +172,19 @@ func temporality(kind sdkmetric.InstrumentKind) metricdata.Temporality {
 	return metricdata.CumulativeTemporality
 }
 
+// Page shows all metrics of this process in Prometheus's form; nil if there is no page.
+func (e *Exporter) Page() http.Handler {
+	if e == nil {
+		return nil
+	}
+	return e.page
+}
+
 // AtEnd serves each request by next. At its end it delivers data that has waited long enough, within a
 // second. The work is done by then, but the answer waits, because an instance has a processor only
 // until it has answered. A failed delivery is only logged, and is tried again at increasing intervals.
 func (e *Exporter) AtEnd(next http.Handler) http.Handler {
-	if e == nil || !e.otlp {
+	if e == nil || e.conn == nil {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -200,7 +211,7 @@ func (e *Exporter) due() bool {
 // Flush delivers everything, within a second. Data that the collector did not accept is delivered the
 // next time: counters are cumulative, and spans are kept.
 func (e *Exporter) Flush(ctx context.Context) error {
-	if e == nil || !e.otlp {
+	if e == nil || e.conn == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, flushWithin)
@@ -254,7 +265,7 @@ func (e *Exporter) flushMetrics(ctx context.Context) error {
 
 // Close delivers everything a last time.
 func (e *Exporter) Close(ctx context.Context) error {
-	if e == nil || !e.otlp {
+	if e == nil || e.conn == nil {
 		return nil
 	}
 	return errors.Join(e.Flush(ctx), e.conn.Close())

@@ -2,17 +2,17 @@ package export_test
 
 import (
 	"context"
-	"encoding/binary"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/telemetry"
@@ -82,7 +82,7 @@ func (h env) until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(between) {
 		if time.Now().After(deadline) {
-			t.Fatalf("still not so: %s; series %v, %d spans, %d calls", what, h.Series(), len(h.Spans()), h.Calls())
+			t.Fatalf("still not so: %s; series %v, %d spans, %d calls", what, h.Received().Series, len(h.Received().Spans), h.Received().Calls)
 		}
 		h.post(t, "/", "")
 	}
@@ -110,17 +110,17 @@ func (h env) come(t *testing.T) {
 		return h.Value("fencepost_queue_depth{}") == 7 && h.Value("fencepost_queue_fullness_ratio{}") == 0.25
 	})
 	h.until(t, "a later count came", func() bool { return h.Value("fencepost_tx_create_total{result=accepted}") >= 3 })
-	if got := h.Spans()[0]; got.TraceID != caller[3:35] || got.Parent != caller[36:52] || got.Name != "create" || got.Attributes["http.response.status_code"] == "" {
+	if got := h.Received().Spans[0]; got.TraceID != caller[3:35] || got.Parent != caller[36:52] || got.Name != "create" || got.Attributes["http.response.status_code"] == "" {
 		t.Errorf("first span: got %+v, want create in the caller's trace, under its span", got)
 	}
 	h.Forget()
-	before := h.Calls()
-	h.until(t, "further deliveries came", func() bool { return h.Calls() >= before+4 })
+	before := h.Received().Calls
+	h.until(t, "further deliveries came", func() bool { return h.Received().Calls >= before+4 })
 	library := check.Value(otel.Meter("of a library").Int64Counter("library_total"))(t)
 	library.Add(t.Context(), 1)
-	before = h.Calls()
-	h.until(t, "further deliveries came", func() bool { return h.Calls() >= before+4 })
-	check.Same(t, "series of further deliveries, with a library that counts too", h.Series(), []string{
+	before = h.Received().Calls
+	h.until(t, "further deliveries came", func() bool { return h.Received().Calls >= before+4 })
+	check.Same(t, "series of further deliveries, with a library that counts too", h.Received().Series, []string{
 		"fencepost_queue_depth{}", "fencepost_queue_fullness_ratio{}", "fencepost_sweep_timestamp_seconds{}", "fencepost_tx_create_total{result=accepted}",
 	})
 }
@@ -143,25 +143,20 @@ func (h env) unsampled(t *testing.T) {
 }
 
 func (h env) has(traceID string) bool {
-	for _, s := range h.Spans() {
-		if s.TraceID == traceID {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(h.Received().Spans, func(s exporttest.Span) bool { return s.TraceID == traceID })
 }
 
 func (h env) refused(t *testing.T) {
-	h.Refuse()
-	before, id := h.Calls(), newTrace(1)
+	h.Set(exporttest.Refuses)
+	before, id := h.Received().Calls, newTrace(1)
 	h.post(t, "/", "00-"+id+"-00f067aa0ba902b7-01")
-	h.until(t, "deliveries were refused", func() bool { return h.Calls() >= before+2 })
-	h.Take()
+	h.until(t, "deliveries were refused", func() bool { return h.Received().Calls >= before+2 })
+	h.Set(exporttest.Takes)
 	h.until(t, "the span came all the same", func() bool { return h.has(id) })
 }
 
 func (h env) hung(t *testing.T) {
-	h.Hang()
+	h.Set(exporttest.Hangs)
 	id := newTrace(2)
 	h.post(t, "/", "00-"+id+"-00f067aa0ba902b7-01")
 	var longest, quick time.Duration // of all, and the longest time without a slow one
@@ -178,7 +173,7 @@ func (h env) hung(t *testing.T) {
 	if quick < 10*every {
 		t.Errorf("between slow requests: got %v at most, want ever more, and %v in the end", quick, 10*every)
 	}
-	h.Take()
+	h.Set(exporttest.Takes)
 	h.until(t, "the span came all the same", func() bool { return h.has(id) })
 }
 
@@ -191,11 +186,7 @@ func (h env) end(t *testing.T) {
 }
 
 // newTrace returns the id of a trace.
-func newTrace(n uint64) string {
-	var id trace.TraceID
-	binary.BigEndian.PutUint64(id[:], 0xfe<<56|n)
-	return id.String()
-}
+func newTrace(n int) string { return fmt.Sprintf("fe%030d", n) }
 
 // Without a target there is no exporter, and none is needed.
 func TestNoTargetNeedsNoExporter(t *testing.T) {

@@ -29,9 +29,7 @@ import (
 type Span struct {
 	TraceID, SpanID, Parent string
 	Name                    string
-	Links                   []string          // traces
 	Attributes              map[string]string // as text
-	Nanoseconds             uint64            // its duration
 }
 
 // Collector accepts exports at Addr.
@@ -39,7 +37,7 @@ type Collector struct {
 	Addr string // host:port
 
 	mu      sync.Mutex
-	mode    mode
+	mode    Mode
 	changed chan struct{}                 // closed when the mode changes
 	series  map[string]map[string]float64 // by name and labels, then by instance
 	spans   []Span
@@ -47,13 +45,14 @@ type Collector struct {
 	calls   int
 }
 
-// mode is the collector's behaviour.
-type mode int
+// Mode is the collector's behaviour.
+type Mode int
 
+// The modes. A collector starts with Takes.
 const (
-	takes mode = iota
-	refuses
-	hangs
+	Takes   Mode = iota // it accepts exports
+	Refuses             // it answers UNAVAILABLE and accepts nothing
+	Hangs               // it answers no call
 )
 
 // Start starts a collector, which ends with t.
@@ -65,20 +64,12 @@ func Start(t testing.TB) *Collector {
 	metricspb.RegisterMetricsServiceServer(server, metrics{Collector: c})
 	tracespb.RegisterTraceServiceServer(server, traces{Collector: c})
 	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(func() { c.Take(); server.Stop() })
+	t.Cleanup(func() { c.Set(Takes); server.Stop() })
 	return c
 }
 
-// Take makes the collector accept exports from now on, which is its initial mode.
-func (c *Collector) Take() { c.set(takes) }
-
-// Refuse makes it answer UNAVAILABLE and accept nothing.
-func (c *Collector) Refuse() { c.set(refuses) }
-
-// Hang makes it answer no call.
-func (c *Collector) Hang() { c.set(hangs) }
-
-func (c *Collector) set(m mode) {
+// Set makes the collector behave so from now on.
+func (c *Collector) Set(m Mode) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mode = m
@@ -91,7 +82,11 @@ func (c *Collector) admit(ctx context.Context, m proto.Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls++
-	if c.mode == hangs {
+	switch c.mode {
+	case Takes:
+		c.text.WriteString(protojson.Format(m))
+		return nil
+	case Hangs:
 		changed := c.changed
 		c.mu.Unlock()
 		select {
@@ -99,13 +94,8 @@ func (c *Collector) admit(ctx context.Context, m proto.Message) error {
 		case <-ctx.Done():
 		}
 		c.mu.Lock()
-		return status.Error(codes.Unavailable, "hung up")
 	}
-	if c.mode == refuses {
-		return status.Error(codes.Unavailable, "not now")
-	}
-	c.text.WriteString(protojson.Format(m))
-	return nil
+	return status.Error(codes.Unavailable, "not now")
 }
 
 type metrics struct {
@@ -161,12 +151,8 @@ func (c traces) Export(ctx context.Context, r *tracespb.ExportTraceServiceReques
 	for _, of := range r.ResourceSpans {
 		for _, scope := range of.ScopeSpans {
 			for _, s := range scope.Spans {
-				span := Span{TraceID: hex.EncodeToString(s.TraceId), SpanID: hex.EncodeToString(s.SpanId), Parent: hex.EncodeToString(s.ParentSpanId),
-					Name: s.Name, Attributes: attributes(s.Attributes), Nanoseconds: s.EndTimeUnixNano - s.StartTimeUnixNano}
-				for _, l := range s.Links {
-					span.Links = append(span.Links, hex.EncodeToString(l.TraceId))
-				}
-				c.spans = append(c.spans, span)
+				c.spans = append(c.spans, Span{TraceID: hex.EncodeToString(s.TraceId), SpanID: hex.EncodeToString(s.SpanId),
+					Parent: hex.EncodeToString(s.ParentSpanId), Name: s.Name, Attributes: attributes(s.Attributes)})
 			}
 		}
 	}
@@ -176,8 +162,7 @@ func (c traces) Export(ctx context.Context, r *tracespb.ExportTraceServiceReques
 func attributes(list []*commonpb.KeyValue) map[string]string {
 	all := make(map[string]string, len(list))
 	for _, a := range list {
-		text, ok := a.Value.GetValue().(*commonpb.AnyValue_StringValue)
-		if ok {
+		if text, ok := a.Value.GetValue().(*commonpb.AnyValue_StringValue); ok {
 			all[a.Key] = text.StringValue
 		} else {
 			all[a.Key] = protojson.Format(a.Value)
@@ -197,11 +182,19 @@ func (c *Collector) Value(series string) (sum float64) {
 	return sum
 }
 
-// Series returns all series in order.
-func (c *Collector) Series() []string {
+// Received is what a collector has accepted so far.
+type Received struct {
+	Series []string // in order
+	Spans  []Span   // in order of arrival
+	Text   string   // all of it, as JSON
+	Calls  int      // delivery attempts, also those that were not accepted
+}
+
+// Received returns what was accepted so far.
+func (c *Collector) Received() Received {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Sorted(maps.Keys(c.series))
+	return Received{slices.Sorted(maps.Keys(c.series)), slices.Clone(c.spans), c.text.String(), c.calls}
 }
 
 // Forget drops everything accepted so far.
@@ -210,25 +203,4 @@ func (c *Collector) Forget() {
 	defer c.mu.Unlock()
 	clear(c.series)
 	c.spans = nil
-}
-
-// Spans returns all spans, in order of arrival.
-func (c *Collector) Spans() []Span {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.spans)
-}
-
-// Calls returns the number of delivery attempts.
-func (c *Collector) Calls() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.calls
-}
-
-// Text returns everything accepted, as JSON.
-func (c *Collector) Text() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.text.String()
 }
