@@ -309,18 +309,14 @@ func replyAct(w http.ResponseWriter, r *http.Request, act transfer.Act, v client
 	}
 	switch act.Answer() {
 	case transfer.ActTaken:
-		p.Code = idTaken
+		p.Code = web.Code{Name: "ID_TAKEN", Status: http.StatusUnprocessableEntity}
 		p.Detail = "the core's journal has another user, asset or amount under this id; nothing was booked for this one: find out which is right before you send a new id"
 	case transfer.ActNotApplied:
-		p.Code = wasNotApplied
+		p.Code = web.Code{Name: "NOT_APPLIED", Status: http.StatusUnprocessableEntity}
 		p.Detail = "the core has forgotten this id, and its journal does not have it; nothing was booked, and nothing will be: send a new id to book it"
 	}
 	return p
 }
-
-var wasNotApplied = web.Code{Name: "NOT_APPLIED", Status: http.StatusUnprocessableEntity}
-
-var idTaken = web.Code{Name: "ID_TAKEN", Status: http.StatusUnprocessableEntity}
 
 type statusRequest struct {
 	reasonRequest

@@ -11,25 +11,18 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// The transaction manager's codes, in addition to those of package web.
+// The transaction manager's codes that stand in no list of answers, or in several of its entries.
 var (
-	unknownSubmitter   = web.Code{Name: "UNKNOWN_SUBMITTER", Status: http.StatusNotFound}
-	anyCallerRefused   = web.Code{Name: "ANY_CALLER_REFUSED", Status: http.StatusForbidden}
-	CallersOpen        = web.Code{Name: "CALLERS_OPEN", Status: http.StatusBadRequest}
-	callersConflict    = web.Code{Name: "CALLERS_CONFLICT", Status: http.StatusConflict}
-	requestIDConflict  = web.Code{Name: "REQUEST_ID_CONFLICT", Status: http.StatusConflict}
-	submitterProtected = web.Code{Name: "SUBMITTER_PROTECTED", Status: http.StatusConflict}
-	submitterExists    = web.Code{Name: "SUBMITTER_EXISTS", Status: http.StatusConflict}
-	SubmitterRetired   = web.Code{Name: "SUBMITTER_RETIRED", Status: http.StatusConflict}
-	submitterInUse     = web.Code{Name: "SUBMITTER_IN_USE", Status: http.StatusConflict}
-	payerWindow        = web.Code{Name: "PAYER_WINDOW", Status: http.StatusConflict}
-	NotLeader          = web.Code{Name: "NOT_LEADER", Status: http.StatusConflict}
-	TooLate            = web.Code{Name: "TOO_LATE", Status: http.StatusConflict}
-	requestRecorded    = web.Code{Name: "REQUEST_RECORDED", Status: http.StatusConflict}
-	proofUsed          = web.Code{Name: "PROOF_USED", Status: http.StatusConflict}
-	notPlanned         = web.Code{Name: "NOT_A_PLANNED_MOVE", Status: http.StatusConflict}
-	moveExpected       = web.Code{Name: "MOVE_EXPECTED", Status: http.StatusServiceUnavailable}
-	queueFull          = web.Code{Name: "QUEUE_FULL", Status: http.StatusTooManyRequests}
+	CallersOpen      = web.Code{Name: "CALLERS_OPEN", Status: http.StatusBadRequest}
+	callersConflict  = web.Code{Name: "CALLERS_CONFLICT", Status: http.StatusConflict}
+	SubmitterRetired = web.Code{Name: "SUBMITTER_RETIRED", Status: http.StatusConflict}
+	submitterInUse   = web.Code{Name: "SUBMITTER_IN_USE", Status: http.StatusConflict}
+	payerWindow      = web.Code{Name: "PAYER_WINDOW", Status: http.StatusConflict}
+	NotLeader        = web.Code{Name: "NOT_LEADER", Status: http.StatusConflict}
+	TooLate          = web.Code{Name: "TOO_LATE", Status: http.StatusConflict}
+	requestRecorded  = web.Code{Name: "REQUEST_RECORDED", Status: http.StatusConflict}
+	moveExpected     = web.Code{Name: "MOVE_EXPECTED", Status: http.StatusServiceUnavailable}
+	queueFull        = web.Code{Name: "QUEUE_FULL", Status: http.StatusTooManyRequests}
 
 	// Codes of policies. Transfers share the two for limits over time.
 	policyRefused       = web.Code{Name: "POLICY_REFUSED", Status: http.StatusForbidden}
@@ -62,7 +55,7 @@ type Answer struct {
 
 // answers lists the store's errors. The first one that an error wraps counts.
 var answers = []Answer{
-	{Err: store.ErrNotPlanned, Code: notPlanned,
+	{Err: store.ErrNotPlanned, Code: web.Code{Name: "NOT_A_PLANNED_MOVE", Status: http.StatusConflict},
 		Text: "the last change of the database's identity is not a planned move that was confirmed (migrate confirm-move): the database may lack committed changes: release each submitter by a separate call; nothing was changed"},
 	{Err: store.ErrHandlerBarred, Code: policyRefused, Field: "handler",
 		Text: "the submitter's callers do not name this handler (\"handler:<name>\")." + storedNothing},
@@ -72,12 +65,14 @@ var answers = []Answer{
 		Text: "you have 100 open proposals: reject some of them; nothing was stored"},
 	{Err: store.ErrUnknownProposal, Code: web.NotFound, Text: "there is no such proposal: GET /admin/v1/proposals lists them"},
 	{Err: store.ErrStatusUnchanged, Code: TooLate, Text: "the submitter is that already; nothing was changed"},
-	{Err: store.ErrAnyCaller, Code: anyCallerRefused,
+	{Err: store.ErrAnyCaller, Code: web.Code{Name: "ANY_CALLER_REFUSED", Status: http.StatusForbidden},
 		Text: "the submitter's callers are \"*\", which admits no caller while auth.openIssuer is true; an operator must list the callers (PUT /admin/v1/submitters/{submitter}/callers), or set auth.openIssuer to false if the issuer gives tokens only to your services." + storedNothing},
-	{Err: store.ErrUnknownSubmitter, Code: unknownSubmitter, Text: "the submitter is not registered, or not yours to use"},
-	{Err: store.ErrRequestConflict, Code: requestIDConflict,
+	{Err: store.ErrUnknownSubmitter, Code: web.Code{Name: "UNKNOWN_SUBMITTER", Status: http.StatusNotFound},
+		Text: "the submitter is not registered, or not yours to use"},
+	{Err: store.ErrRequestConflict, Code: web.Code{Name: "REQUEST_ID_CONFLICT", Status: http.StatusConflict},
 		Text: "this requestId of the submitter belongs to another payload, another validUntil or another caller: post a new intent under a new requestId"},
-	{Err: store.ErrProtected, Code: submitterProtected, Text: "the submitter is in PROTECT until an operator releases it." + storedNothing},
+	{Err: store.ErrProtected, Code: web.Code{Name: "SUBMITTER_PROTECTED", Status: http.StatusConflict},
+		Text: "the submitter is in PROTECT until an operator releases it." + storedNothing},
 	{Err: store.ErrRetired, Code: SubmitterRetired, Text: "the submitter is retired for ever: use another one; this attempt changed nothing"},
 	{Err: store.ErrSuspended, Code: web.Forbidden, Text: "an operator has suspended the submitter." + storedNothing},
 	{Err: store.ErrQueueFull, Code: queueFull, Retry: queueRetryAfter, Text: "too many intents wait for this submitter." + storedNothing},
@@ -92,7 +87,7 @@ var answers = []Answer{
 		Text: "the transaction is held for a foreign transaction: GET /admin/v1/submitters/{submitter}/foreign shows which; match it or write it off; nothing was changed"},
 	{Err: store.ErrNoHold, Code: TooLate,
 		Text: "no foreign transaction with that nonce waits for a decision: GET /admin/v1/submitters/{submitter}/foreign lists those that do; nothing was changed"},
-	{Err: store.ErrProofUsed, Code: proofUsed,
+	{Err: store.ErrProofUsed, Code: web.Code{Name: "PROOF_USED", Status: http.StatusConflict},
 		Text: "the foreign transaction proves another payout, and a transaction can prove only one: write it off (POST /admin/v1/submitters/{submitter}/foreign/write-off), and the intents held for it proceed; nothing was changed"},
 	{Err: store.ErrNoSuchIntent, Code: web.InvalidField, Field: "through",
 		Text: "names no intent of this submitter: want the txId of the newest held intent that you have seen; nothing was changed"},
@@ -104,7 +99,7 @@ var answers = []Answer{
 		Text: "the transaction is a transfer's payout, which only the coordinator cancels; nothing was changed; POST /admin/v1/transfers/{req_id}/resolve gives the payout up"},
 	{Err: store.ErrTooLate, Code: TooLate,
 		Text: "nothing can be decided about the transaction: it is final, in the queue, or has no bytes to replace or send again"},
-	{Err: store.ErrRegisteredOtherwise, Code: submitterExists,
+	{Err: store.ErrRegisteredOtherwise, Code: web.Code{Name: "SUBMITTER_EXISTS", Status: http.StatusConflict},
 		Text: "the submitter is registered with other terms: GET /admin/v1/submitters/{submitter} shows them"},
 }
 
