@@ -200,28 +200,25 @@ func (a *Server) startsWhereTheChainIs(r *http.Request, reg store.Registration) 
 }
 
 // listSubmitters lists the submitters.
-func (a *Server) listSubmitters(r *http.Request, q map[string]string) (out serve.List, err error) {
+func (a *Server) listSubmitters(r *http.Request, q map[string]string) (serve.List, error) {
 	query, place, err := submitterQuery(q)
 	if err != nil {
-		return out, err
+		return serve.List{}, err
 	}
-	size := query.Size
-	query.Size++
-	found, err := a.Store.Submitters(r.Context(), query)
-	if err != nil {
-		return out, err
-	}
-	page, next := serve.CutPage(found, size, place, func(s store.SubmitterView) string {
+	return serve.PageList("submitters", q, place, func(after string, limit int) ([]store.SubmitterView, error) {
+		query.Size = limit
+		query.After.Submitter, query.After.Name, _ = strings.Cut(after, " ")
+		return a.Store.Submitters(r.Context(), query)
+	}, func(s store.SubmitterView) string {
 		if query.ByName {
 			return string(s.Submitter) + " " + s.Name
 		}
 		return string(s.Submitter)
 	})
-	return serve.List{Name: "submitters", Rows: page, Next: next}, nil
 }
 
 // submitterQuery reads the query of a list of submitters, and the kind of its places.
-func submitterQuery(q map[string]string) (query store.SubmitterQuery, place serve.Place, err error) {
+func submitterQuery(q map[string]string) (query store.SubmitterQuery, place serve.Place[string], err error) {
 	query, place = store.SubmitterQuery{State: q["state"], ByName: q["sort"] == "name"}, serve.SubmitterPlace
 	switch {
 	case query.State != "" && !slices.Contains(store.SubmitterStates(), query.State):
@@ -233,8 +230,5 @@ func submitterQuery(q map[string]string) (query store.SubmitterQuery, place serv
 	case query.ByName:
 		place = serve.NamePlace
 	}
-	var after string
-	query.Size, after, err = serve.PageOf(q, place)
-	query.After.Submitter, query.After.Name, _ = strings.Cut(after, " ")
-	return query, place, err
+	return query, place, nil
 }

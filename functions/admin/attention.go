@@ -20,21 +20,11 @@ func (a *Server) routeViews(mux *web.Mux) {
 }
 
 // listAttention lists what needs a person, the most urgent first.
-func (a *Server) listAttention(r *http.Request, q map[string]string) (out serve.List, err error) {
-	size, id, err := serve.PageOf(q, serve.AttentionPlace)
-	if err != nil {
-		return out, err
-	}
-	after, err := serve.ParseAttentionID(id)
-	if err != nil {
-		return out, err
-	}
-	found, err := a.Store.Attention(r.Context(), a.Limits, after, size+1)
-	if err != nil {
-		return out, err
-	}
-	page, next := serve.CutPage(found, size, serve.AttentionPlace, func(i store.AttentionItem) string { return serve.AttentionID(i.Place) })
-	return serve.List{Name: "items", Rows: serve.ViewsOf(page, attentionOf), Next: next}, nil
+func (a *Server) listAttention(r *http.Request, q map[string]string) (serve.List, error) {
+	page, next, err := serve.Page(q, serve.AttentionPlace, func(after store.AttentionPlace, limit int) ([]store.AttentionItem, error) {
+		return a.Store.Attention(r.Context(), a.Limits, after, limit)
+	}, func(i store.AttentionItem) store.AttentionPlace { return i.Place })
+	return serve.List{Name: "items", Rows: serve.ViewsOf(page, attentionOf), Next: next}, err
 }
 
 func attentionOf(i store.AttentionItem) client.AttentionItem {

@@ -29,7 +29,7 @@ func (a *Server) listForeign(r *http.Request, s txmanager.Submitter, q map[strin
 	if err != nil {
 		return serve.List{}, err
 	}
-	return serve.NumberedList("foreign", q, serve.ForeignPlace, func(after int64, limit int) ([]store.OpenHold, error) {
+	return serve.PageList("foreign", q, serve.ForeignPlace, func(after int64, limit int) ([]store.OpenHold, error) {
 		if from != nil {
 			after = max(after, *from-1)
 		}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
@@ -113,7 +112,7 @@ func (a *Server) lane(r *http.Request, s txmanager.Submitter, q map[string]strin
 	if err != nil {
 		return out, err
 	}
-	size, after, err := serve.NumberedPageOf(q, serve.LanePlace)
+	size, after, err := serve.PageOf(q, serve.LanePlace)
 	if err != nil {
 		return out, err
 	}
@@ -124,7 +123,7 @@ func (a *Server) lane(r *http.Request, s txmanager.Submitter, q map[string]strin
 	if n := len(out.Nonces); n == 0 {
 		out.Nonces = []store.LaneNonce{}
 	} else if last := out.Nonces[n-1].Nonce; last+1 < out.Beyond {
-		out.NextPageToken = serve.PageToken(strconv.FormatInt(last, 10), serve.LanePlace.Place)
+		out.NextPageToken = serve.PageToken(last, serve.LanePlace)
 	}
 	return out, err
 }
@@ -137,7 +136,7 @@ type queuedTx struct {
 
 // queue lists the intents that wait for a nonce, in the order in which they are served.
 func (a *Server) queue(r *http.Request, s txmanager.Submitter, q map[string]string) (serve.List, error) {
-	page, next, err := serve.NumberedPage(q, serve.QueuePlace, func(after int64, limit int) ([]store.QueuedTx, error) {
+	page, next, err := serve.Page(q, serve.QueuePlace, func(after int64, limit int) ([]store.QueuedTx, error) {
 		return a.Store.Queue(r.Context(), s, after, limit)
 	}, func(t store.QueuedTx) int64 { return t.Seq })
 	waiting := serve.ViewsOf(page, func(one store.QueuedTx) queuedTx {

@@ -15,15 +15,9 @@ type policyUseResponse struct {
 
 // policyUse shows what counts now against the limits of a submitter's policy, by caller and token.
 func (a *Server) policyUse(r *http.Request, s txmanager.Submitter, q map[string]string) (out policyUseResponse, err error) {
-	size, after, err := serve.PageOf(q, serve.ScopePlace)
-	if err != nil {
-		return out, err
-	}
-	use, err := a.Store.PolicyUse(r.Context(), s, after, size+1)
-	if err != nil {
-		return out, err
-	}
-	page, token := serve.CutPage(use.Scopes, size, serve.ScopePlace, func(one store.PolicyScope) string { return one.Scope })
-	use.Scopes = append([]store.PolicyScope{}, page...)
-	return policyUseResponse{use, token}, nil
+	out.Scopes, out.NextPageToken, err = serve.Page(q, serve.ScopePlace, func(after string, limit int) (_ []store.PolicyScope, err error) {
+		out.PolicyUse, err = a.Store.PolicyUse(r.Context(), s, after, limit)
+		return out.Scopes, err
+	}, func(one store.PolicyScope) string { return one.Scope })
+	return out, err
 }

@@ -138,7 +138,7 @@ func (a *Desk) listProposals(r *http.Request, q map[string]string) (serve.List, 
 	if s := q["state"]; s != "" && s != "open" && s != "all" {
 		return serve.List{}, web.FieldProblem("state", "is %.40q: want open or all", s)
 	}
-	page, next, err := serve.NumberedPage(q, serve.ProposalPlace, func(below int64, limit int) ([]store.Proposal, error) {
+	page, next, err := serve.Page(q, serve.ProposalPlace, func(below int64, limit int) ([]store.Proposal, error) {
 		return a.Store.Proposals(r.Context(), q["state"] != "all", below, limit)
 	}, func(p store.Proposal) int64 { return p.Seq })
 	return serve.List{Name: "proposals", Rows: serve.ViewsOf(page, viewOfProposal), Next: next}, err

@@ -166,14 +166,14 @@ func (a *Server) checkUpdate(u store.SubmitterUpdate) error {
 
 // listChanges lists the recorded changes of a submitter, newest first.
 func (a *Server) listChanges(r *http.Request, s txmanager.Submitter, q map[string]string) (serve.List, error) {
-	return serve.NumberedList("changes", q, serve.ChangePlace, func(below int64, limit int) ([]store.SubmitterChange, error) {
+	return serve.PageList("changes", q, serve.ChangePlace, func(below int64, limit int) ([]store.SubmitterChange, error) {
 		return a.Store.Changes(r.Context(), s, below, limit)
 	}, func(c store.SubmitterChange) int64 { return c.ID })
 }
 
 // listIncidents lists the PROTECT incidents of a submitter with their evidence, newest first.
 func (a *Server) listIncidents(r *http.Request, s txmanager.Submitter, q map[string]string) (serve.List, error) {
-	return serve.NumberedList("incidents", q, serve.IncidentPlace, func(below int64, limit int) ([]store.ProtectIncident, error) {
+	return serve.PageList("incidents", q, serve.IncidentPlace, func(below int64, limit int) ([]store.ProtectIncident, error) {
 		return a.Store.Incidents(r.Context(), s, min(below, math.MaxInt32), limit)
 	}, func(i store.ProtectIncident) int64 { return int64(i.Incident) })
 }

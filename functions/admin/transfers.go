@@ -146,7 +146,7 @@ func pathUser(r *http.Request) (int64, error) {
 // listAddresses shows operators a page of a user's addresses, newest first, including the removed ones.
 func (a *TransferServer) listAddresses(r *http.Request, user int64, q map[string]string) (out usertransfers.Addresses, err error) {
 	var found transfers.UserAddresses
-	page, next, err := serve.NumberedPage(q, serve.AddressPlace, func(below int64, limit int) (_ []transfers.Address, err error) {
+	page, next, err := serve.Page(q, serve.AddressPlace, func(below int64, limit int) (_ []transfers.Address, err error) {
 		found, err = a.Transfers.Store.Addresses(r.Context(), user, a.Transfers.Terms.Addresses.Delay, limit, below)
 		return found.List, err
 	}, func(one transfers.Address) int64 { return one.ID })

@@ -60,9 +60,9 @@ func (a *Server) estimate(rec store.Record, waiting *store.Waiting) {
 
 // listPast serves a list of a transaction's numbered rows, the oldest first.
 func listPast[Row interface{ Number() int64 }](
-	name string, p serve.NumberPlace, read func(ctx context.Context, txID string, after int64, limit int) ([]Row, error),
+	name string, p serve.Place[int64], read func(ctx context.Context, txID string, after int64, limit int) ([]Row, error),
 ) serve.Handler {
 	return listOf(serve.PathTxID, func(r *http.Request, txID string, q map[string]string) (serve.List, error) {
-		return serve.NumberedList(name, q, p, func(after int64, limit int) ([]Row, error) { return read(r.Context(), txID, after, limit) }, Row.Number)
+		return serve.PageList(name, q, p, func(after int64, limit int) ([]Row, error) { return read(r.Context(), txID, after, limit) }, Row.Number)
 	})
 }

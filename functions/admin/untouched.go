@@ -39,15 +39,14 @@ func (a *Server) releaseUntouched(w http.ResponseWriter, r *http.Request, c call
 	if q["pageToken"], err = c.body.PageToken.Of("pageToken"); err != nil {
 		return err
 	}
-	size, after, err := serve.PageOf(q, serve.UntouchedPlace)
+	var size int
+	page, token, err := serve.Page(q, serve.UntouchedPlace, func(after string, limit int) ([]store.MovedSubmitter, error) {
+		size = limit - 1
+		return a.Store.Moved(r.Context(), txmanager.Submitter(after), limit)
+	}, func(m store.MovedSubmitter) string { return string(m.Submitter) })
 	if err != nil {
 		return err
 	}
-	page, err := a.Store.Moved(r.Context(), txmanager.Submitter(after), size+1)
-	if err != nil {
-		return err
-	}
-	page, token := serve.CutPage(page, size, serve.UntouchedPlace, func(m store.MovedSubmitter) string { return string(m.Submitter) })
 	if mustPropose(r) {
 		return a.propose(w, r, proposed{"release-untouched", map[string]any{}, reason,
 			fmt.Sprintf("releases up to %d of the submitters that a planned move put into PROTECT", size)})

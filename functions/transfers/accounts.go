@@ -60,7 +60,7 @@ func (a *Server) AccountPage(ctx context.Context, user int64, q map[string]strin
 
 // AssetPage returns the page of assets that q asks for, by id, and the token of the next one.
 func (a *Server) AssetPage(ctx context.Context, q map[string]string) (page []transfer.Asset, token string, err error) {
-	return serve.NumberedPage(q, serve.AssetPlace, func(after int64, limit int) ([]transfer.Asset, error) {
+	return serve.Page(q, serve.AssetPlace, func(after int64, limit int) ([]transfer.Asset, error) {
 		return a.Store.AssetPage(ctx, after, limit)
 	}, func(of transfer.Asset) int64 { return int64(of.ID) })
 }
