@@ -10,7 +10,7 @@ import (
 // attentionLimits are the limits beyond which something needs a person. The limit of a wait is that of
 // the gauge of blocked heads.
 func (a *App) attentionLimits() store.AttentionLimits {
-	l := store.AttentionLimits{Transfers: a.transfers.rules, Endpoints: a.base.Events.Endpoints}
+	l := store.AttentionLimits{Transfers: a.transfers.rules, Endpoints: a.base.Endpoints}
 	for _, cause := range txmanager.WaitCauses() {
 		guide := cause.Guide()
 		if guide.Limit > 0 {

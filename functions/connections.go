@@ -97,7 +97,7 @@ func (a *App) openVerifiers(context.Context) (err error) {
 
 func (a *App) openTasks() {
 	t := a.config.Tasks
-	a.tasks = tasks.New(tasks.Options{
+	a.base.Tasks = tasks.New(tasks.Options{
 		Parent:   "projects/" + t.Project + "/locations/" + t.Location,
 		Endpoint: t.Endpoint, QueuePrefix: t.QueuePrefix, QueueShards: t.QueueShards,
 		TargetURL: t.TargetURL, ServiceAccount: t.ServiceAccount, Audience: a.config.Auth.InternalAudience,

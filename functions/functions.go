@@ -136,7 +136,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 	}
 	a := &App{config: c, extensions: ext, gate: new(web.Gate), services: handlers.NewClient()}
 	a.base = &serve.Base{
-		Log: log, Node: node, Points: points, Auth: c.Auth, Events: new(serve.Deliveries),
+		Log: log, Node: node, Points: points, Auth: c.Auth,
 		AtWork:       web.NewCallers(c.HTTP.MaxRequestsPerCaller, c.HTTP.MaxBytesPerCaller, c.HTTP.MaxBodyBytes),
 		MaxBodyBytes: c.HTTP.MaxBodyBytes, Deadline: c.Tasks.DispatchDeadline, Namespace: c.Served()[0].Namespace, ChainID: c.Chain.ID, Families: families,
 	}
@@ -167,7 +167,7 @@ func (a *App) serve() error {
 	}
 	a.openWorkers(worker.Worker{
 		Service: session.Service{
-			Store: a.store, ChainOf: a.chainOf, Tasks: a.tasks, Timing: timing(a.config), Node: a.base.Node, Log: a.base.Log,
+			Store: a.store, ChainOf: a.chainOf, Tasks: a.base.Tasks, Timing: timing(a.config), Node: a.base.Node, Log: a.base.Log,
 			Reached: a.base.Points, Watcher: counted.Watcher{}, Stopping: a.gate.Stopping,
 		},
 		Intents: a.intents, SignerNamed: func(name string) txmanager.Signer { return counted.NewSigner(a.signers, name) }, Handlers: all, Resolution: a.extensions.Stuck, Limits: workerLimits(a.config),
@@ -175,12 +175,12 @@ func (a *App) serve() error {
 	chains := chainPort{a}
 	a.workerOf, a.hooks, a.maxQueued = a.workerFor, c.Hooks, c.Queue.MaxPerSubmitter
 	a.transactions = &transactions.Server{
-		Base: a.base, Store: a.store, Tasks: a.tasks, RulesOf: chains.RulesOf, Handlers: a.handlers,
+		Base: a.base, Store: a.store, RulesOf: chains.RulesOf, Handlers: a.handlers,
 		MaxQueued: c.Queue.MaxPerSubmitter, Held: transactions.NewHolds(), EventsKept: c.Events.Kept(), EventsMode: string(c.Events.Mode),
 	}
 	a.steps = &steps.Server{Base: a.base, WorkerOf: a.workerFor, Deliveries: deliveries, Slots: steps.NewDeliverySlots(deliveries.Endpoints)}
 	a.sweeps = &sweeps.Server{
-		Base: a.base, Store: a.store.Store, Tasks: a.tasks, Chains: a.sweptChains(), RulesOf: chains.RulesOf, Transfers: a.transfers.store,
+		Base: a.base, Store: a.store.Store, Chains: a.sweptChains(), RulesOf: chains.RulesOf, Transfers: a.transfers.store,
 		Rules: a.transfers.rules, Grace: c.Sweep.Grace, Batch: c.Sweep.Batch, MaxQueued: c.Queue.MaxPerSubmitter,
 		ShownBalances: c.Telemetry.Balances, EventsKeep: c.Events.Keep, UnusualPerMinute: c.Transfer.UnusualPerMinute,
 	}
@@ -189,9 +189,9 @@ func (a *App) serve() error {
 	}
 	desk := &admin.Desk{Base: a.base, Store: a.store.Store, Chains: chains, Approvals: c.Approvals}
 	a.admin = &admin.Server{
-		Desk: desk, Signers: a.signers, Release: a.release, Decide: a.transactions.RecordDecision, Cancel: a.transactions.Cancel, Tasks: a.tasks, Nonce: c.Nonce,
+		Desk: desk, Signers: a.signers, Release: a.release, Decide: a.transactions.RecordDecision, Cancel: a.transactions.Cancel, Nonce: c.Nonce,
 		Limits: a.attentionLimits(), Settings: c.Differences(),
-		Webhooks: admin.Webhooks{Log: eventlog.New(a.store.Store), Settings: c.Events, Tasks: a.tasks},
+		Webhooks: admin.Webhooks{Log: eventlog.New(a.store.Store), Settings: c.Events},
 	}
 	if p := &a.transfers; p.server != nil {
 		a.admin.Transfer = &admin.TransferServer{
@@ -223,7 +223,7 @@ func (a *App) Close(ctx context.Context) error {
 	if a.transfers.trading != nil {
 		a.transfers.trading.Close()
 	}
-	failures := []error{a.tasks.Close(), a.kms.Close(), a.topic.Close(), a.base.Mark.Close()}
+	failures := []error{a.base.Tasks.Close(), a.kms.Close(), a.topic.Close(), a.base.Mark.Close()}
 	if a.cloudSQL != nil {
 		failures = append(failures, a.cloudSQL.Close())
 	}

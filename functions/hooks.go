@@ -191,7 +191,7 @@ func (a *calls) recheckReservation(ctx context.Context, s txmanager.Submitter) {
 	ctx = context.WithoutCancel(ctx)
 	v, err := a.store.Submitter(ctx, s)
 	if err == nil {
-		err = a.tasks.EnqueueAdvance(ctx, s, v.FencingToken)
+		err = a.base.Tasks.EnqueueAdvance(ctx, s, v.FencingToken)
 	}
 	if err != nil {
 		a.base.Log.WarnContext(ctx, "no advance task for a hook that was answered again", telemetry.SubmitterKey, s, "error", err.Error())

@@ -77,7 +77,7 @@ func (a *App) openLedgers(p *transferParts) (err error) {
 		Timeout: a.config.Transfer.CallTimeout, At: a.base.Points.At,
 	}
 	p.server = &usertransfers.Server{
-		Base: a.base, Acts: acts, Spot: spotOf(p.trading, a.config.Transfer.CallTimeout), Users: users, Store: p.store, Coordinator: coordinator, Monitor: monitor, Tasks: a.tasks,
+		Base: a.base, Acts: acts, Spot: spotOf(p.trading, a.config.Transfer.CallTimeout), Users: users, Store: p.store, Coordinator: coordinator, Monitor: monitor,
 		Terms: transferTerms(a.config.Transfer), RetryFirst: p.rules.RetryFirst, PayoutMaxGas: a.config.Transfer.PayoutMaxGas, Pays: p.payouts.Off() == nil,
 	}
 	return nil

@@ -27,7 +27,7 @@ func refundsFinality(c config.Config) (txmanager.Finality, uint64) {
 func (a *App) payoutLedger(transfers payout.Transfers) *payout.Ledger {
 	finality, confirmations := refundsFinality(a.config)
 	l := payout.New(payout.Options{
-		Transfers: transfers, Families: a.base.Families, Manager: a.store, Tasks: a.tasks, QueueBound: a.config.Queue.MaxPerSubmitter,
+		Transfers: transfers, Families: a.base.Families, Manager: a.store, Tasks: a.base.Tasks, QueueBound: a.config.Queue.MaxPerSubmitter,
 		ChainOf: a.payoutChainOf, Finality: finality, Confirmations: confirmations, FinalityOf: a.payoutFinalityOf,
 		Log: a.base.Log, At: a.base.Points,
 	})

@@ -71,7 +71,7 @@ func (a *Server) writeOffForeign(w http.ResponseWriter, r *http.Request, c submi
 	if out.WrittenOff > 0 {
 		a.Log.WarnContext(r.Context(), "foreign transactions written off", telemetry.SubmitterKey, c.on, "number", out.WrittenOff,
 			"proceeded", out.Proceeded, "operator", c.by, "reason", c.reason, telemetry.NodeIDKey, a.Node)
-		a.advance(r.Context(), c.on, out.Token)
+		a.EnqueueAdvance(r.Context(), c.on, out.Token)
 	}
 	return web.Reply(w, r, http.StatusOK, client.WriteOffResult{Submitter: string(c.on), WrittenOff: out.WrittenOff, Proceeded: out.Proceeded, Remaining: out.Remaining})
 }
@@ -122,6 +122,6 @@ func (a *Server) matchForeign(w http.ResponseWriter, r *http.Request, c submitte
 	}
 	a.Log.WarnContext(r.Context(), "foreign transaction matched", telemetry.SubmitterKey, c.on, telemetry.TxIDKey, id, "nonce", *c.body.Nonce,
 		"state", out.State, "operator", c.by, "reason", reason, telemetry.NodeIDKey, a.Node)
-	a.advance(r.Context(), c.on, out.Token)
+	a.EnqueueAdvance(r.Context(), c.on, out.Token)
 	return web.Reply(w, r, http.StatusOK, proceedResponse{TxID: id, State: out.State, SubState: out.SubState})
 }

@@ -262,7 +262,7 @@ func (a *Server) putPolicy(w http.ResponseWriter, r *http.Request, c submitterCa
 		return err
 	}
 	a.Log.WarnContext(r.Context(), "policy set", telemetry.SubmitterKey, c.on, "operator", c.by, "reason", reason)
-	a.advance(r.Context(), c.on, token)
+	a.EnqueueAdvance(r.Context(), c.on, token)
 	return reply(w, r)(a.submitterNow(r.Context(), c.on))
 }
 
@@ -285,7 +285,7 @@ func (a *Server) setStatus(w http.ResponseWriter, r *http.Request, c submitterCa
 		return err
 	}
 	a.Log.WarnContext(r.Context(), "submitter suspended or resumed", telemetry.SubmitterKey, c.on, "suspended", suspend, "operator", c.by, "reason", c.reason)
-	a.advance(r.Context(), c.on, token)
+	a.EnqueueAdvance(r.Context(), c.on, token)
 	return reply(w, r)(a.submitterNow(r.Context(), c.on))
 }
 

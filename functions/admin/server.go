@@ -45,7 +45,6 @@ type Server struct {
 	Release  func(context.Context, txmanager.Submitter, txmanager.ReleaseRequest) (txmanager.ReleaseResult, error)
 	Decide   func(*http.Request, store.Decision) (store.DecisionResult, error)
 	Cancel   func(w http.ResponseWriter, r *http.Request, txID string, by store.Viewer, reason string) error
-	Tasks    Tasks
 	Transfer *TransferServer // nil: the deployment offers no transfers
 	Webhooks Webhooks
 
@@ -58,11 +57,6 @@ type Server struct {
 // Signers checks the signers that a registration can name. It signs nothing.
 type Signers interface {
 	Checker(name string) (signer.Checker, error)
-}
-
-// Tasks enqueues an advance.
-type Tasks interface {
-	EnqueueAdvance(ctx context.Context, s txmanager.Submitter, token int64) error
 }
 
 // TransferServer serves the operators' calls about transfers, as the function admin.

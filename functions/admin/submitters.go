@@ -97,7 +97,7 @@ func (a *Server) putCallers(w http.ResponseWriter, r *http.Request, in submitter
 	if changed {
 		a.Log.WarnContext(r.Context(), "callers set", telemetry.SubmitterKey, c.Submitter, "callers", c.Callers, "succeeds", c.Succeeds, "operator", c.By, "reason", c.Reason)
 	}
-	a.advance(r.Context(), c.Submitter, token)
+	a.EnqueueAdvance(r.Context(), c.Submitter, token)
 	return reply(w, r)(a.submitterNow(r.Context(), c.Submitter))
 }
 
@@ -147,7 +147,7 @@ func (a *Server) updateSubmitter(w http.ResponseWriter, r *http.Request, c submi
 	if changed {
 		a.Log.WarnContext(r.Context(), "submitter updated", telemetry.SubmitterKey, c.on, "maxInFlight", u.MaxInFlight, "name", u.Name, "operator", c.by, "reason", c.reason)
 	}
-	a.advance(r.Context(), c.on, token)
+	a.EnqueueAdvance(r.Context(), c.on, token)
 	return reply(w, r)(a.submitterNow(r.Context(), c.on))
 }
 

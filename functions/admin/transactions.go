@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -86,7 +85,7 @@ func (a *Server) proceed(w http.ResponseWriter, r *http.Request, c call[struct{}
 			"operator", operator, "reason", reason, telemetry.NodeIDKey, a.Node)
 	}
 	if out.State == txmanager.Queued {
-		a.advance(telemetry.Onward(r.Context(), out.Trace), out.Submitter, out.Token)
+		a.EnqueueAdvance(telemetry.Onward(r.Context(), out.Trace), out.Submitter, out.Token)
 	}
 	return web.Reply(w, r, http.StatusOK, proceedResponse{TxID: txID, State: out.State, SubState: out.SubState})
 }
@@ -141,18 +140,11 @@ func (a *Server) proceedAll(w http.ResponseWriter, r *http.Request, c submitterC
 	if out.Proceeded > 0 {
 		a.Log.WarnContext(r.Context(), "held intents proceed", telemetry.SubmitterKey, c.on, "number", out.Proceeded,
 			"operator", c.by, "reason", c.reason, telemetry.NodeIDKey, a.Node)
-		a.advance(r.Context(), c.on, out.Token)
+		a.EnqueueAdvance(r.Context(), c.on, out.Token)
 	}
 	return web.Reply(w, r, http.StatusOK, client.ProceedReport{
 		Submitter: string(c.on), Proceeded: out.Proceeded, Remaining: out.Remaining, Newer: out.Newer, Cancelled: out.Cancelled, Payouts: out.Payouts, Beside: out.Beside,
 	})
-}
-
-// advance enqueues an advance. If that fails, the sweep finds the queue.
-func (a *Server) advance(ctx context.Context, s txmanager.Submitter, token int64) {
-	if err := a.Tasks.EnqueueAdvance(context.WithoutCancel(ctx), s, token); err != nil {
-		a.Log.WarnContext(ctx, "no advance task: the sweep will find the intent", telemetry.SubmitterKey, s, "error", err.Error())
-	}
 }
 
 type queueCancelRequest struct {
@@ -179,7 +171,7 @@ func (a *Server) cancelQueue(w http.ResponseWriter, r *http.Request, in submitte
 	if out.Cancelled > 0 {
 		telemetry.Finality.Add(r.Context(), int64(out.Cancelled), telemetry.Result("cancelled"))
 		a.Log.WarnContext(r.Context(), "queue cancelled", telemetry.SubmitterKey, c.Submitter, "caller", c.Caller, "number", out.Cancelled, "remaining", out.Remaining, "operator", c.By, "reason", c.Reason)
-		a.advance(r.Context(), c.Submitter, out.Token)
+		a.EnqueueAdvance(r.Context(), c.Submitter, out.Token)
 	}
 	return web.Reply(w, r, http.StatusOK, client.QueueCancelReport{
 		Submitter: string(c.Submitter), Cancelled: out.Cancelled, Remaining: out.Remaining, Bound: out.Bound, Payouts: out.Payouts, Beside: out.Beside,

@@ -83,10 +83,10 @@ func (a *Server) gaugeBlocked(ctx context.Context) error {
 
 // gaugeEvents records the events that endpoints have not received yet.
 func (a *Server) gaugeEvents(ctx context.Context) error {
-	if len(a.Events.Endpoints) == 0 {
+	if len(a.Endpoints) == 0 {
 		return nil
 	}
-	waiting, err := events.New(a.Store).EventBacklogs(ctx, a.Events.Endpoints)
+	waiting, err := events.New(a.Store).EventBacklogs(ctx, a.Endpoints)
 	for _, w := range waiting {
 		telemetry.EventBacklog.Record(ctx, float64(w.Streams), telemetry.Endpoint(w.Endpoint))
 		telemetry.EventAge.Record(ctx, w.Oldest.Seconds(), telemetry.Endpoint(w.Endpoint))

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
-	"github.com/fencepost/fencepost/shared/events"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -20,7 +19,6 @@ import (
 type Server struct {
 	*serve.Base
 	Store     *store.Store
-	Tasks     Tasks
 	Chains    []Chain                                        // all that are served
 	RulesOf   func(txmanager.Submitter) (rules.Rules, error) // fails for a chain that is not served
 	Transfers *transfers.Store
@@ -33,14 +31,6 @@ type Server struct {
 	ShownBalances    int           // submitters whose balance a gauge shows
 	EventsKeep       time.Duration
 	UnusualPerMinute int // transfers of one user
-}
-
-// Tasks enqueues a task of the sweep's minute. It makes none if the minute has one already.
-type Tasks interface {
-	Sweep(ctx context.Context, s txmanager.Submitter, kind txmanager.Kind, began time.Time) (made bool, err error)
-	SweepPublish(ctx context.Context, s events.DeliveryQueue, began time.Time) (made bool, err error)
-	SweepTransfer(ctx context.Context, reqID string, began time.Time) (made bool, err error)
-	SweepAct(ctx context.Context, act int64, began time.Time) (made bool, err error)
 }
 
 // Chain is a served chain.

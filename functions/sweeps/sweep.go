@@ -17,7 +17,7 @@ import (
 
 // RouteSweep serves the function sweep.
 func (a *Server) RouteSweep(mux *web.Mux) {
-	a.HandleInternal(mux, "sweep", "sweep", a.sweep)
+	a.HandleInternal(mux, "sweep", a.sweep)
 }
 
 type sweepResponse struct {

@@ -62,7 +62,7 @@ func (a *Server) create(w http.ResponseWriter, r *http.Request, v store.Viewer) 
 	a.Points.At("create.committed")
 	status := a.logCreated(r, in, accepted)
 	if accepted.Queued {
-		a.enqueue(r, in, accepted)
+		a.EnqueueAdvance(r.Context(), in.Submitter, accepted.Token, telemetry.TxIDKey, accepted.TxID)
 	}
 	a.Points.At("create.enqueued")
 	return web.Reply(w, r, status, client.Created{TxID: accepted.TxID})
@@ -77,15 +77,6 @@ func (a *Server) logCreated(r *http.Request, in store.Intent, accepted store.Sto
 			telemetry.TxIDKey, accepted.TxID, telemetry.NodeIDKey, a.Node, telemetry.FencingTokenKey, accepted.Token)
 	}
 	return status
-}
-
-// enqueue enqueues an advance, even if the caller has disconnected. If that fails, the intent stays
-// stored and the sweep finds it.
-func (a *Server) enqueue(r *http.Request, in store.Intent, accepted store.StoredIntent) {
-	if err := a.Tasks.EnqueueAdvance(context.WithoutCancel(r.Context()), in.Submitter, accepted.Token); err != nil {
-		a.Log.WarnContext(r.Context(), "no advance task: the sweep will find the intent",
-			telemetry.SubmitterKey, in.Submitter, telemetry.TxIDKey, accepted.TxID, "error", err.Error())
-	}
 }
 
 // allowedIntent returns the intent if the caller may use the submitter. For any other caller it does

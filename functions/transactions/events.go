@@ -37,7 +37,7 @@ func (a *Server) replay(w http.ResponseWriter, r *http.Request, v store.Viewer) 
 		return err
 	}
 	stored := events.New(a.Store.Store)
-	if err := stored.NumberEvents(r.Context(), a.Events.Endpoints); err != nil { // events need a number before a page can show them; delivery does not wait for it
+	if err := stored.NumberEvents(r.Context(), a.Endpoints); err != nil { // events need a number before a page can show them; delivery does not wait for it
 		a.Log.WarnContext(r.Context(), "events not numbered: the newest events are not shown yet", "error", err.Error())
 	}
 	page, next, err := stored.Events(r.Context(), query, v)

@@ -3,7 +3,6 @@
 package transactions
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -55,10 +54,7 @@ func (a *Server) asCaller(h func(w http.ResponseWriter, r *http.Request, v store
 // Server serves the functions create, query and cancel.
 type Server struct {
 	*serve.Base
-	Store counted.Store
-	Tasks interface {
-		EnqueueAdvance(ctx context.Context, s txmanager.Submitter, token int64) error
-	}
+	Store    counted.Store
 	RulesOf  func(txmanager.Submitter) (rules.Rules, error) // fails for a chain that is not served
 	Handlers []string                                       // the handlers that requests may name
 

@@ -29,7 +29,7 @@ func (a *Server) RouteTransfer(mux *web.Mux) {
 	a.handleTransfer(mux, "GET /api/v1/payout_address", a.asUser(a.listAddresses))
 	a.handleTransfer(mux, "DELETE /api/v1/payout_address/{address_id}", a.asUser(a.removeAddress))
 	a.handleTransfer(mux, "GET /api/v1/accounts", a.asUser(a.listAccounts))
-	a.HandleInternal(mux, "transfer", "transfer", WithProblems(a.DeliverAfter(a.stepTransfer)))
+	a.HandleInternal(mux, "transfer", WithProblems(a.DeliverAfter(serve.Task(a.Base, a.stepTransfer))))
 }
 
 // handleTransfer is [serve.Base.Handle] for calls that answer with the errors of transfers.
