@@ -142,7 +142,8 @@ func readSource(t *testing.T, folders ...string) source {
 		})
 		check.OK(t)(err)
 	}
-	delete(found, "B") // the type parameter of the operators' calls
+	delete(found, "B") // type parameters of what serves calls
+	delete(found, "Body")
 	code.decoded = slices.Sorted(maps.Keys(found))
 	return code
 }
@@ -171,6 +172,11 @@ func (s *source) add(tree *ast.File, folder string, decoded map[string]bool) {
 		case *ast.FuncDecl:
 			if n.Name.Name == "ParsePayload" && n.Recv == nil {
 				s.payload = literalsIn(n.Body)
+			}
+			for _, p := range n.Type.Params.List { // of a handler that gets its body decoded
+				if name := nameOf(p.Type); len(p.Names) == 1 && p.Names[0].Name == "body" && strings.HasSuffix(name, "Request") {
+					decoded[name] = true
+				}
 			}
 		}
 		return true

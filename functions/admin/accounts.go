@@ -21,7 +21,7 @@ func (a *TransferServer) routeAccounts(mux *web.Mux) {
 	a.read(mux, "GET /admin/v1/assets", list(a.listAssets))
 	a.transferAct(mux, "PUT /admin/v1/assets/{asset}", withReason(a.Desk, pathAsset, a.putAsset))
 	a.read(mux, "GET /admin/v1/accounts", list(a.listAccounts, "user", "asset"))
-	a.read(mux, "GET /admin/v1/accounts/{user}/{asset}", showOf(a.pathAccount, a.detail))
+	a.read(mux, "GET /admin/v1/accounts/{user}/{asset}", serve.Show(a.pathAccount, a.detail))
 	a.transferAct(mux, "POST /admin/v1/accounts/{user}/{asset}/deposits", a.asBooker(transfer.ActDeposit))
 	a.transferAct(mux, "POST /admin/v1/accounts/{user}/{asset}/withdrawals", a.asBooker(transfer.ActWithdrawal))
 	a.transferAct(mux, "POST /admin/v1/accounts/{user}/{asset}/status", withReason(a.Desk, a.pathAccount, a.setAccountStatus))
@@ -67,7 +67,7 @@ func (a *TransferServer) listAccounts(r *http.Request, q map[string]string) (out
 	if err != nil {
 		return out, err
 	}
-	return a.Transfers.AccountPage(r.Context(), user, q)
+	return a.Transfers.AccountPage(r, user, q)
 }
 
 // maxActs is how many acts an account shows.

@@ -14,7 +14,7 @@ import (
 )
 
 func (a *Server) routeForeign(mux *web.Mux) {
-	a.read(mux, "GET /admin/v1/submitters/{submitter}/foreign", listOf(a.pathSubmitter, a.listForeign, "from"))
+	a.read(mux, "GET /admin/v1/submitters/{submitter}/foreign", serve.ShowList(a.pathSubmitter, a.listForeign, "from"))
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/foreign/match", withBody(a.Desk, a.pathSubmitter, a.matchForeign))
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/foreign/write-off", withReason(a.Desk, a.pathSubmitter, a.writeOffForeign))
 }

@@ -14,8 +14,8 @@ import (
 
 func (a *Server) routeLists(mux *web.Mux) {
 	a.read(mux, "GET /admin/v1/tx", list(a.findTxs, "submitter", "state", "cause", "since", "caller", "hash", "requestId", "nonce"))
-	a.read(mux, "GET /admin/v1/submitters/{submitter}/lane", listOf(a.pathSubmitter, a.lane, "from"))
-	a.read(mux, "GET /admin/v1/submitters/{submitter}/queue", listOf(a.pathSubmitter, a.queue))
+	a.read(mux, "GET /admin/v1/submitters/{submitter}/lane", serve.ShowList(a.pathSubmitter, a.lane, "from"))
+	a.read(mux, "GET /admin/v1/submitters/{submitter}/queue", serve.ShowList(a.pathSubmitter, a.queue))
 }
 
 // foundTx is a transaction with what only operators are shown.
@@ -38,9 +38,6 @@ func (a *Server) findTxs(r *http.Request, q map[string]string) (out serve.List, 
 	page, next, err := a.Store.FindTxs(r.Context(), f)
 	if unserved, ok := errors.AsType[store.NoIndexError](err); ok {
 		return out, web.FieldProblem(unserved.Field, "%s", unserved.Do)
-	}
-	if errors.Is(err, store.ErrCursor) {
-		return out, serve.NoSuchPage()
 	}
 	found := serve.ViewsOf(page, func(one store.FoundTx) foundTx { return foundTx{one, one.Nonce, one.LastErrorDetail} })
 	return serve.List{Name: "transactions", Rows: found, Next: serve.PageToken(next, serve.FoundPlace)}, err

@@ -263,7 +263,7 @@ func (a *Server) putPolicy(w http.ResponseWriter, r *http.Request, c submitterCa
 	}
 	a.Log.WarnContext(r.Context(), "policy set", telemetry.SubmitterKey, c.on, "operator", c.by, "reason", reason)
 	a.EnqueueAdvance(r.Context(), c.on, token)
-	return reply(w, r)(a.submitterNow(r.Context(), c.on))
+	return serve.Reply(w, r)(a.submitterNow(r.Context(), c.on))
 }
 
 // suspendSubmitter stops a submitter from accepting intents and allocating nonces.
@@ -286,7 +286,7 @@ func (a *Server) setStatus(w http.ResponseWriter, r *http.Request, c submitterCa
 	}
 	a.Log.WarnContext(r.Context(), "submitter suspended or resumed", telemetry.SubmitterKey, c.on, "suspended", suspend, "operator", c.by, "reason", c.reason)
 	a.EnqueueAdvance(r.Context(), c.on, token)
-	return reply(w, r)(a.submitterNow(r.Context(), c.on))
+	return serve.Reply(w, r)(a.submitterNow(r.Context(), c.on))
 }
 
 // retireSubmitter ends the use of a submitter for ever.
@@ -298,7 +298,7 @@ func (a *Server) retireSubmitter(w http.ResponseWriter, r *http.Request, c submi
 		return err
 	}
 	a.Log.WarnContext(r.Context(), "submitter retired", telemetry.SubmitterKey, c.on, "operator", c.by, "reason", c.reason)
-	return reply(w, r)(a.submitterNow(r.Context(), c.on))
+	return serve.Reply(w, r)(a.submitterNow(r.Context(), c.on))
 }
 
 // proposeRetirement proposes to retire a submitter without open work.

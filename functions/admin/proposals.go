@@ -28,7 +28,7 @@ var (
 
 func (a *Desk) routeProposals(mux *web.Mux) {
 	a.read(mux, "GET /admin/v1/proposals", list(a.listProposals, "state"))
-	a.read(mux, "GET /admin/v1/proposals/{proposalId}", showOf(pathProposal, a.proposal))
+	a.read(mux, "GET /admin/v1/proposals/{proposalId}", serve.Show(pathProposal, a.proposal))
 	a.act(mux, "POST /admin/v1/proposals/{proposalId}/approve", withReason(a, noSubject, a.approveProposal))
 	a.act(mux, "POST /admin/v1/proposals/{proposalId}/reject", withReason(a, noSubject, a.rejectProposal))
 }
@@ -173,7 +173,7 @@ func (a *Desk) rejectProposal(w http.ResponseWriter, r *http.Request, c call[str
 		return web.NewProblem(serve.TooLate, "the proposal is %s; nothing was changed", was)
 	}
 	a.Log.WarnContext(r.Context(), "a proposal is rejected", "proposalId", id, "operator", operator, "reason", reason)
-	return reply(w, r)(a.proposal(r, id))
+	return serve.Reply(w, r)(a.proposal(r, id))
 }
 
 // approveProposal records a second operator's approval and carries the act out. If an operator other
@@ -211,7 +211,7 @@ func (a *Desk) approveProposal(w http.ResponseWriter, r *http.Request, c call[st
 	default:
 		return verdictProblem(verdict, p, state)
 	}
-	return reply(w, r)(a.proposal(r, id))
+	return serve.Reply(w, r)(a.proposal(r, id))
 }
 
 // isComparable refuses names without a verified address, if people sign in to the console at an issuer that

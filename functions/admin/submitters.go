@@ -98,7 +98,7 @@ func (a *Server) putCallers(w http.ResponseWriter, r *http.Request, in submitter
 		a.Log.WarnContext(r.Context(), "callers set", telemetry.SubmitterKey, c.Submitter, "callers", c.Callers, "succeeds", c.Succeeds, "operator", c.By, "reason", c.Reason)
 	}
 	a.EnqueueAdvance(r.Context(), c.Submitter, token)
-	return reply(w, r)(a.submitterNow(r.Context(), c.Submitter))
+	return serve.Reply(w, r)(a.submitterNow(r.Context(), c.Submitter))
 }
 
 // parseSuccessions checks which caller succeeds which. Both must be names that a token can have.
@@ -148,7 +148,7 @@ func (a *Server) updateSubmitter(w http.ResponseWriter, r *http.Request, c submi
 		a.Log.WarnContext(r.Context(), "submitter updated", telemetry.SubmitterKey, c.on, "maxInFlight", u.MaxInFlight, "name", u.Name, "operator", c.by, "reason", c.reason)
 	}
 	a.EnqueueAdvance(r.Context(), c.on, token)
-	return reply(w, r)(a.submitterNow(r.Context(), c.on))
+	return serve.Reply(w, r)(a.submitterNow(r.Context(), c.on))
 }
 
 func (a *Server) checkUpdate(u store.SubmitterUpdate) error {
@@ -211,7 +211,7 @@ func (a *Server) changeSigner(w http.ResponseWriter, r *http.Request, c submitte
 		a.Log.WarnContext(r.Context(), "signer changed", telemetry.SubmitterKey, c.on, telemetry.NodeIDKey, a.Node,
 			"from", from, "to", to.Signer, "operator", c.by, "reason", to.Reason)
 	}
-	return reply(w, r)(a.submitterNow(r.Context(), c.on))
+	return serve.Reply(w, r)(a.submitterNow(r.Context(), c.on))
 }
 
 // signerHasIt refuses a signer without a key of the account. The chain would reject its signatures,

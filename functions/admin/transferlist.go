@@ -7,7 +7,6 @@ import (
 	"github.com/fencepost/fencepost/functions/serve"
 	usertransfers "github.com/fencepost/fencepost/functions/transfers"
 	"github.com/fencepost/fencepost/shared/client"
-	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/web"
@@ -20,11 +19,8 @@ func (a *TransferServer) listTransfers(r *http.Request, q map[string]string) (ou
 		return out, err
 	}
 	page, next, err := a.Transfers.Store.ListAll(r.Context(), query)
-	switch {
-	case errors.Is(err, transfers.ErrNoIndex):
+	if errors.Is(err, transfers.ErrNoIndex) {
 		return out, web.FieldProblem("asset", "no index has it alone: give user too, or a state other than COMMITTED")
-	case errors.Is(err, store.ErrCursor):
-		return out, serve.NoSuchPage()
 	}
 	listed := serve.ViewsOf(page, func(t transfer.Transfer) client.OperatorsTransfer {
 		return client.OperatorsTransfer{Transfer: usertransfers.ViewOf(t), UserID: t.UserID, RetryCount: t.RetryCount}

@@ -18,13 +18,13 @@ import (
 func (a *TransferServer) routeTransferAdmin(mux *web.Mux) {
 	a.read(mux, "GET /admin/v1/transfers", list(a.listTransfers, "state", "user", "asset", "before"))
 	a.routeAccounts(mux)
-	a.read(mux, "GET /admin/v1/transfers/{req_id}/why", showOf(usertransfers.PathReqID, a.why))
+	a.read(mux, "GET /admin/v1/transfers/{req_id}/why", serve.Show(usertransfers.PathReqID, a.why))
 	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/cancel", a.DeliverAfter(withReason(a.Desk, usertransfers.PathReqID, a.cancelTransfer)))
 	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/resolve", a.DeliverAfter(withBody(a.Desk, usertransfers.PathReqID, a.resolveTransfer)))
 	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement", a.DeliverAfter(withBody(a.Desk, usertransfers.PathReqID, a.statePayout)))
 	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement/withdraw", a.DeliverAfter(withReason(a.Desk, usertransfers.PathReqID, a.withdrawStatement)))
 	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/acknowledge", withReason(a.Desk, usertransfers.PathReqID, a.acknowledge))
-	a.read(mux, "GET /admin/v1/users/{user_id}/payout_addresses", listOf(pathUser, a.listAddresses))
+	a.read(mux, "GET /admin/v1/users/{user_id}/payout_addresses", serve.ShowList(pathUser, a.listAddresses))
 	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/{address_id}/remove", withReason(a.Desk, pathUser, a.dropAddress))
 	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/block", withReason(a.Desk, pathUser, a.blockAddresses))
 	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/unblock", withReason(a.Desk, pathUser, a.unblockAddresses))
@@ -170,7 +170,7 @@ func (a *TransferServer) blockAddresses(w http.ResponseWriter, r *http.Request, 
 		return err
 	}
 	a.Log.WarnContext(r.Context(), "payout addresses blocked", "userId", c.on, "by", c.by, "reason", c.reason)
-	return reply(w, r)(a.listAddresses(r, c.on, nil))
+	return serve.Reply(w, r)(a.listAddresses(r, c.on, nil))
 }
 
 // unblockAddresses lets a user add addresses again.
@@ -188,5 +188,5 @@ func (a *TransferServer) unblockAddresses(w http.ResponseWriter, r *http.Request
 		return err
 	}
 	a.Log.WarnContext(r.Context(), "payout addresses unblocked", "userId", c.on, "by", c.by, "reason", c.reason)
-	return reply(w, r)(a.listAddresses(r, c.on, nil))
+	return serve.Reply(w, r)(a.listAddresses(r, c.on, nil))
 }

@@ -13,8 +13,8 @@ import (
 )
 
 func (a *Server) routePast(mux *web.Mux) {
-	a.read(mux, "GET /admin/v1/tx/{txId}", showOf(serve.PathTxID, a.inspectTx))
-	a.read(mux, "GET /admin/v1/tx/{txId}/why", showOf(serve.PathTxID, a.whyTx))
+	a.read(mux, "GET /admin/v1/tx/{txId}", serve.Show(serve.PathTxID, a.inspectTx))
+	a.read(mux, "GET /admin/v1/tx/{txId}/why", serve.Show(serve.PathTxID, a.whyTx))
 	a.read(mux, "GET /admin/v1/tx/{txId}/history", listPast("history", serve.HistoryPlace, a.Store.TxHistory))
 	a.read(mux, "GET /admin/v1/tx/{txId}/versions", listPast("versions", serve.VersionPlace, a.Store.TxVersions))
 	a.read(mux, "GET /admin/v1/tx/{txId}/decisions", listPast("decisions", serve.DecisionPlace, a.Store.TxDecisions))
@@ -62,7 +62,7 @@ func (a *Server) estimate(rec store.Record, waiting *store.Waiting) {
 func listPast[Row interface{ Number() int64 }](
 	name string, p serve.Place[int64], read func(ctx context.Context, txID string, after int64, limit int) ([]Row, error),
 ) serve.Handler {
-	return listOf(serve.PathTxID, func(r *http.Request, txID string, q map[string]string) (serve.List, error) {
+	return serve.ShowList(serve.PathTxID, func(r *http.Request, txID string, q map[string]string) (serve.List, error) {
 		return serve.PageList(name, q, p, func(after int64, limit int) ([]Row, error) { return read(r.Context(), txID, after, limit) }, Row.Number)
 	})
 }

@@ -238,7 +238,7 @@ func (a *Server) pauseEndpoint(w http.ResponseWriter, r *http.Request, c call[st
 	if changed {
 		a.Log.WarnContext(r.Context(), "deliveries paused", "endpoint", c.on, "operator", c.by, "reason", c.reason)
 	}
-	return reply(w, r)(a.viewEndpoint(r.Context(), c.on))
+	return serve.Reply(w, r)(a.viewEndpoint(r.Context(), c.on))
 }
 
 // resumeEndpoint ends a pause. The events that waited are delivered in their order.
@@ -263,5 +263,5 @@ func (a *Server) resumeEndpoint(w http.ResponseWriter, r *http.Request, c call[s
 		}
 		a.kick(r.Context(), c.on, of)
 	}
-	return reply(w, r)(a.viewEndpoint(r.Context(), c.on))
+	return serve.Reply(w, r)(a.viewEndpoint(r.Context(), c.on))
 }

@@ -150,10 +150,10 @@ func PageOf[At any](q map[string]string, p Place[At]) (size int, at At, err erro
 	}
 	b, err := tokens.DecodeString(q["pageToken"])
 	if err != nil || len(b) == 0 || b[0] != p.version {
-		return 0, at, NoSuchPage()
+		return 0, at, web.FieldProblem("pageToken", noSuchPage)
 	}
 	if at, err = p.read(b[1:]); err != nil {
-		return 0, at, NoSuchPage()
+		return 0, at, web.FieldProblem("pageToken", noSuchPage)
 	}
 	return size, at, nil
 }
@@ -211,6 +211,4 @@ func ViewsOf[Row, View any](rows []Row, view func(Row) View) []View {
 	return all
 }
 
-func NoSuchPage() error {
-	return web.FieldProblem("pageToken", "is not from this list; send nextPageToken of the page before, or omit it for the first page")
-}
+const noSuchPage = "is not from this list; send nextPageToken of the page before, or omit it for the first page"

@@ -53,6 +53,9 @@ type Answer struct {
 	Retry time.Duration // 0: none, or a second for a code of 5xx
 }
 
+// NoSuchCursor answers a page token that the store does not take.
+var NoSuchCursor = Answer{Err: store.ErrCursor, Code: web.InvalidField, Field: "pageToken", Text: noSuchPage}
+
 // answers lists the store's errors. The first one that an error wraps counts.
 var answers = []Answer{
 	{Err: store.ErrNotPlanned, Code: web.Code{Name: "NOT_A_PLANNED_MOVE", Status: http.StatusConflict},
@@ -99,6 +102,7 @@ var answers = []Answer{
 		Text: "the transaction is a transfer's payout, which only the coordinator cancels; nothing was changed; POST /admin/v1/transfers/{req_id}/resolve gives the payout up"},
 	{Err: store.ErrTooLate, Code: TooLate,
 		Text: "nothing can be decided about the transaction: it is final, in the queue, or has no bytes to replace or send again"},
+	NoSuchCursor,
 	{Err: store.ErrRegisteredOtherwise, Code: web.Code{Name: "SUBMITTER_EXISTS", Status: http.StatusConflict},
 		Text: "the submitter is registered with other terms: GET /admin/v1/submitters/{submitter} shows them"},
 }

@@ -27,11 +27,7 @@ type batchResponse struct {
 
 // createBatch stores many intents in one round trip and one commit. Each intent has its own result; a
 // refused intent does not stop the others.
-func (a *Server) createBatch(w http.ResponseWriter, r *http.Request, v store.Viewer) error {
-	body, err := web.Decode[batchRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
+func (a *Server) createBatch(w http.ResponseWriter, r *http.Request, v store.Viewer, body batchRequest) error {
 	if len(r.Header.Values(serve.KeyHeader)) > 0 {
 		return &web.Problem{Code: web.UnsupportedField, Field: serve.KeyHeader, Detail: "is not accepted for a batch; give each intent a requestId"}
 	}

@@ -24,11 +24,11 @@ import (
 
 // RouteCreate serves the function create.
 func (a *Server) RouteCreate(mux *web.Mux) {
-	a.Handle(mux, "create", "POST /api/v1/tx", a.DeliverAfter(a.asCaller(a.create)))
-	a.Handle(mux, "create", "POST /api/v1/tx:batch", a.DeliverAfter(a.asCaller(a.createBatch)))
+	a.Handle(mux, "create", "POST /api/v1/tx", a.DeliverAfter(serve.By(a.Viewer, serve.WithBody(a.Base, a.create))))
+	a.Handle(mux, "create", "POST /api/v1/tx:batch", a.DeliverAfter(serve.By(a.Viewer, serve.WithBody(a.Base, a.createBatch))))
 	// The list is served by the same function as create, since the load balancer chooses the service
 	// by the path alone.
-	a.Handle(mux, "list", "GET /api/v1/tx", a.asCaller(a.list))
+	a.Handle(mux, "list", "GET /api/v1/tx", serve.ShowList(a.Viewer, a.list, "submitter", "state"))
 }
 
 type createRequest struct {
@@ -41,11 +41,7 @@ type createRequest struct {
 
 // create stores an intent once. It answers 202 with the new txId, or 200 with the txId already stored
 // under the requestId. It takes no lease; the unique key protects the row.
-func (a *Server) create(w http.ResponseWriter, r *http.Request, v store.Viewer) error {
-	body, err := web.Decode[createRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
+func (a *Server) create(w http.ResponseWriter, r *http.Request, v store.Viewer, body createRequest) (err error) {
 	if body.RequestID, err = serve.KeyOf(r, "requestId", body.RequestID); err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/fencepost/fencepost/functions/counted"
 	"github.com/fencepost/fencepost/functions/serve"
-	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
 	"github.com/fencepost/fencepost/shared/web"
@@ -38,17 +37,6 @@ func (a *Server) delayRefusal(r *http.Request, refusals ...error) {
 func isForNow(err error) bool {
 	var p *web.Problem
 	return err != nil && errors.As(serve.Problem(err), &p) && p.Code.Status == http.StatusTooManyRequests
-}
-
-// asCaller serves a call of the caller whom its token names.
-func (a *Server) asCaller(h func(w http.ResponseWriter, r *http.Request, v store.Viewer) error) serve.Handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		v, err := a.Viewer(r)
-		if err != nil {
-			return err
-		}
-		return h(w, r, v)
-	}
 }
 
 // Server serves the functions create, query and cancel.

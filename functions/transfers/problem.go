@@ -131,6 +131,7 @@ var answers = []serve.Answer{
 		Text: "differs in chain, token or decimals, and the asset has entries; nothing was changed: make a new asset for another chain or token"},
 	{Err: transfers.ErrPayerIsPaying, Code: web.Code{Name: "PAYER_IS_PAYING", Status: http.StatusConflict}, Field: "payout",
 		Text: "names another payer, and payouts of the asset are open; nothing was changed: suspend the asset, wait until they have ended, and call again"},
+	serve.NoSuchCursor,
 	{Err: transfers.ErrNotHalted, Code: serve.TooLate, Text: "no halt of that number is open; nothing was changed"},
 }
 
