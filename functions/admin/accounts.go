@@ -16,17 +16,6 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// routeAccounts serves assets and accounts, as the function admin.
-func (a *TransferServer) routeAccounts(mux *web.Mux) {
-	a.read(mux, "GET /admin/v1/assets", list(a.listAssets))
-	a.transferAct(mux, "PUT /admin/v1/assets/{asset}", withReason(a.Desk, pathAsset, a.putAsset))
-	a.read(mux, "GET /admin/v1/accounts", list(a.listAccounts, "user", "asset"))
-	a.read(mux, "GET /admin/v1/accounts/{user}/{asset}", serve.Show(a.pathAccount, a.detail))
-	a.transferAct(mux, "POST /admin/v1/accounts/{user}/{asset}/deposits", a.asBooker(transfer.ActDeposit))
-	a.transferAct(mux, "POST /admin/v1/accounts/{user}/{asset}/withdrawals", a.asBooker(transfer.ActWithdrawal))
-	a.transferAct(mux, "POST /admin/v1/accounts/{user}/{asset}/status", withReason(a.Desk, a.pathAccount, a.setAccountStatus))
-}
-
 // account is the subject of calls about a user's accounts in an asset.
 type account struct {
 	user  int64

@@ -18,41 +18,6 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// RouteAdmin serves the function admin.
-func (a *Server) RouteAdmin(mux *web.Mux) {
-	a.acts = web.NewMux()
-	a.act(mux, "POST /admin/v1/submitters", withBody(a.Desk, noSubject, a.register))
-	a.read(mux, "GET /admin/v1/submitters", list(a.listSubmitters, "state", "sort"))
-	a.read(mux, "GET /admin/v1/submitters/{submitter}", serve.Show(a.pathSubmitter, a.showSubmitter))
-	a.act(mux, "PATCH /admin/v1/submitters/{submitter}", withReason(a.Desk, a.pathSubmitter, a.updateSubmitter))
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/retire", withReason(a.Desk, a.pathSubmitter, a.retireSubmitter))
-	a.read(mux, "GET /admin/v1/submitters/{submitter}/changes", serve.ShowList(a.pathSubmitter, a.listChanges))
-	a.read(mux, "GET /admin/v1/submitters/{submitter}/incidents", serve.ShowList(a.pathSubmitter, a.listIncidents))
-	a.read(mux, "GET /admin/v1/submitters/{submitter}/policy/use", serve.ShowList(a.pathSubmitter, a.policyUse))
-	a.act(mux, "PUT /admin/v1/submitters/{submitter}/policy", withBody(a.Desk, a.pathSubmitter, a.putPolicy))
-	a.act(mux, "PUT /admin/v1/submitters/{submitter}/callers", withBody(a.Desk, a.pathSubmitter, a.putCallers))
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/suspend", withReason(a.Desk, a.pathSubmitter, a.suspendSubmitter))
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/resume", withReason(a.Desk, a.pathSubmitter, a.resumeSubmitter))
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/queue/cancel", a.DeliverAfter(withReason(a.Desk, a.pathSubmitter, a.cancelQueue)))
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/release", a.DeliverAfter(withBody(a.Desk, a.pathSubmitter, a.release)))
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/signer", withReason(a.Desk, a.pathSubmitter, a.changeSigner))
-	a.read(mux, "GET /admin/v1/submitters/{submitter}/lost", serve.ShowList(a.pathSubmitter, a.lost))
-	a.act(mux, "POST /admin/v1/database/accept", withReason(a.Desk, noSubject, a.acceptDatabase))
-	a.act(mux, "POST /admin/v1/database/release-untouched", a.DeliverAfter(withBody(a.Desk, noSubject, a.releaseUntouched)))
-	a.act(mux, "POST /admin/v1/tx/{txId}/decide", a.DeliverAfter(withBody(a.Desk, serve.PathTxID, a.decide)))
-	a.act(mux, "POST /admin/v1/tx/{txId}/cancel", a.DeliverAfter(withReason(a.Desk, serve.PathTxID, a.cancel)))
-	a.routeHeld(mux)
-	a.routePast(mux)
-	a.routeLists(mux)
-	a.routeViews(mux)
-	a.routeProposals(mux)
-	a.routeWebhooks(mux)
-	a.read(mux, "GET /admin/v1/audit", list(a.listActs, "who", "since", "act", "subject"))
-	if a.Transfer != nil {
-		a.Transfer.routeTransferAdmin(mux)
-	}
-}
-
 type registerRequest struct {
 	Submitter   string         `json:"submitter"`
 	Signer      serve.Optional `json:"signer"`

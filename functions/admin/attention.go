@@ -9,15 +9,7 @@ import (
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
-	"github.com/fencepost/fencepost/shared/web"
 )
-
-// routeViews serves the calls that show the whole deployment.
-func (a *Server) routeViews(mux *web.Mux) {
-	a.read(mux, "GET /admin/v1/attention", list(a.listAttention))
-	a.read(mux, "GET /admin/v1/overview", show(a.overview))
-	a.read(mux, "GET /admin/v1/chains", show(a.listChains))
-}
 
 // listAttention lists what needs a person, the most urgent first.
 func (a *Server) listAttention(r *http.Request, q map[string]string) (serve.List, error) {

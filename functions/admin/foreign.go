@@ -13,12 +13,6 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-func (a *Server) routeForeign(mux *web.Mux) {
-	a.read(mux, "GET /admin/v1/submitters/{submitter}/foreign", serve.ShowList(a.pathSubmitter, a.listForeign, "from"))
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/foreign/match", withBody(a.Desk, a.pathSubmitter, a.matchForeign))
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/foreign/write-off", withReason(a.Desk, a.pathSubmitter, a.writeOffForeign))
-}
-
 // foreignPage is the number of foreign transactions that one call writes off.
 const foreignPage = 100
 

@@ -12,12 +12,6 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-func (a *Server) routeLists(mux *web.Mux) {
-	a.read(mux, "GET /admin/v1/tx", list(a.findTxs, "submitter", "state", "cause", "since", "caller", "hash", "requestId", "nonce"))
-	a.read(mux, "GET /admin/v1/submitters/{submitter}/lane", serve.ShowList(a.pathSubmitter, a.lane, "from"))
-	a.read(mux, "GET /admin/v1/submitters/{submitter}/queue", serve.ShowList(a.pathSubmitter, a.queue))
-}
-
 // foundTx is a transaction with what only operators are shown.
 type foundTx struct {
 	store.FoundTx

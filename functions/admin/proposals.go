@@ -26,13 +26,6 @@ var (
 	proposalExpired = web.Code{Name: "PROPOSAL_EXPIRED", Status: http.StatusConflict}
 )
 
-func (a *Desk) routeProposals(mux *web.Mux) {
-	a.read(mux, "GET /admin/v1/proposals", list(a.listProposals, "state"))
-	a.read(mux, "GET /admin/v1/proposals/{proposalId}", serve.Show(pathProposal, a.proposal))
-	a.act(mux, "POST /admin/v1/proposals/{proposalId}/approve", withReason(a, noSubject, a.approveProposal))
-	a.act(mux, "POST /admin/v1/proposals/{proposalId}/reject", withReason(a, noSubject, a.rejectProposal))
-}
-
 type proposalView struct {
 	ProposalID        string             `json:"proposalId"`
 	Status            string             `json:"status"`

@@ -54,12 +54,6 @@ func (a *Server) cancel(w http.ResponseWriter, r *http.Request, c call[string, r
 	return a.Cancel(w, r, c.on, store.Viewer{Caller: c.by, Operator: true}, c.reason)
 }
 
-func (a *Server) routeHeld(mux *web.Mux) {
-	a.routeForeign(mux)
-	a.act(mux, "POST /admin/v1/tx/{txId}/proceed", withReason(a.Desk, noSubject, a.proceed))
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/proceed", withReason(a.Desk, a.pathSubmitter, a.proceedAll))
-}
-
 type proceedResponse struct {
 	TxID     string             `json:"txId"`
 	State    txmanager.State    `json:"state"`

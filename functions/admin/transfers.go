@@ -14,26 +14,6 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// routeTransferAdmin serves the operators' calls about transfers, as the function admin.
-func (a *TransferServer) routeTransferAdmin(mux *web.Mux) {
-	a.read(mux, "GET /admin/v1/transfers", list(a.listTransfers, "state", "user", "asset", "before"))
-	a.routeAccounts(mux)
-	a.read(mux, "GET /admin/v1/transfers/{req_id}/why", serve.Show(usertransfers.PathReqID, a.why))
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/cancel", a.DeliverAfter(withReason(a.Desk, usertransfers.PathReqID, a.cancelTransfer)))
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/resolve", a.DeliverAfter(withBody(a.Desk, usertransfers.PathReqID, a.resolveTransfer)))
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement", a.DeliverAfter(withBody(a.Desk, usertransfers.PathReqID, a.statePayout)))
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement/withdraw", a.DeliverAfter(withReason(a.Desk, usertransfers.PathReqID, a.withdrawStatement)))
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/acknowledge", withReason(a.Desk, usertransfers.PathReqID, a.acknowledge))
-	a.read(mux, "GET /admin/v1/users/{user_id}/payout_addresses", serve.ShowList(pathUser, a.listAddresses))
-	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/{address_id}/remove", withReason(a.Desk, pathUser, a.dropAddress))
-	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/block", withReason(a.Desk, pathUser, a.blockAddresses))
-	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/unblock", withReason(a.Desk, pathUser, a.unblockAddresses))
-	a.read(mux, "GET /admin/v1/conservation", show(a.showConservation))
-	a.transferAct(mux, "POST /admin/v1/conservation/check", withBody(a.Desk, noSubject, a.checkConservation))
-	a.transferAct(mux, "POST /admin/v1/conservation/findings/{id}/adjust", withBody(a.Desk, pathNumber("id", "is no number of a finding: want one that GET /admin/v1/conservation shows"), a.adjust))
-	a.transferAct(mux, "POST /admin/v1/halts/{id}/resume", withReason(a.Desk, pathNumber("id", "is no number of a halt: want one that GET /admin/v1/conservation shows"), a.resume))
-}
-
 // read serves an operator's call that changes nothing.
 func (a *TransferServer) read(mux *web.Mux, pattern string, h serve.Handler) {
 	a.Handle(mux, "admin", pattern, usertransfers.WithProblems(a.reading(h)))

@@ -9,16 +9,7 @@ import (
 	"github.com/fencepost/fencepost/functions/transactions"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
-	"github.com/fencepost/fencepost/shared/web"
 )
-
-func (a *Server) routePast(mux *web.Mux) {
-	a.read(mux, "GET /admin/v1/tx/{txId}", serve.Show(serve.PathTxID, a.inspectTx))
-	a.read(mux, "GET /admin/v1/tx/{txId}/why", serve.Show(serve.PathTxID, a.whyTx))
-	a.read(mux, "GET /admin/v1/tx/{txId}/history", listPast("history", serve.HistoryPlace, a.Store.TxHistory))
-	a.read(mux, "GET /admin/v1/tx/{txId}/versions", listPast("versions", serve.VersionPlace, a.Store.TxVersions))
-	a.read(mux, "GET /admin/v1/tx/{txId}/decisions", listPast("decisions", serve.DecisionPlace, a.Store.TxDecisions))
-}
 
 type whyTxResponse struct {
 	TxID            string           `json:"txId"`

@@ -26,14 +26,6 @@ type Webhooks struct {
 	Settings config.Events
 }
 
-func (a *Server) routeWebhooks(mux *web.Mux) {
-	a.read(mux, "GET /admin/v1/webhook-endpoints", show(a.listEndpoints))
-	a.act(mux, "POST /admin/v1/webhook-endpoints/{endpoint}/test", withReason(a.Desk, a.pathEndpoint, a.testEndpoint))
-	a.act(mux, "POST /admin/v1/webhook-endpoints/{endpoint}/redeliver", withReason(a.Desk, a.pathEndpoint, a.redeliver))
-	a.act(mux, "POST /admin/v1/webhook-endpoints/{endpoint}/pause", withReason(a.Desk, a.pathEndpoint, a.pauseEndpoint))
-	a.act(mux, "POST /admin/v1/webhook-endpoints/{endpoint}/resume", withReason(a.Desk, a.pathEndpoint, a.resumeEndpoint))
-}
-
 // pathEndpoint returns the endpoint in the path. Only the settings add endpoints.
 func (a *Server) pathEndpoint(r *http.Request) (string, error) {
 	name := r.PathValue("endpoint")
