@@ -17,7 +17,7 @@ func (a *App) attentionLimits() store.AttentionLimits {
 			l.Waits = append(l.Waits, store.WaitLimit{Cause: cause, Limit: guide.Limit})
 		}
 		for _, c := range a.chains {
-			if limit := guide.LimitOn(c.worker.Rules.TimeToFinality()); limit > 0 {
+			if limit := guide.LimitOn(a.workers[c].Rules.TimeToFinality()); limit > 0 {
 				l.Waits = append(l.Waits, store.WaitLimit{Chain: fmt.Sprintf("%s:%d", c.Namespace, c.ID), Cause: cause, Limit: limit})
 			}
 		}

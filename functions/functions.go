@@ -58,7 +58,8 @@ type App struct {
 	started    func(context.Context) error // whether it may get requests
 	cloudSQL   *cloudsql.Instance          // nil if database.url names the database's host
 	places     chain.RequestSlots          // request slots for node calls, shared by all chains
-	chains     []*servedChain              // the default one first
+	chains     []*serve.Chain              // the default one first
+	workers    map[*serve.Chain]*worker.Worker
 	intents    *intentmac.Keys
 	signers    signer.Directory
 	kms        *kms.Client
@@ -172,22 +173,21 @@ func (a *App) serve() error {
 		},
 		Intents: a.intents, SignerNamed: func(name string) txmanager.Signer { return counted.NewSigner(a.signers, name) }, Handlers: all, Resolution: a.extensions.Stuck, Limits: workerLimits(a.config),
 	})
-	chains := chainPort{a}
 	a.workerOf, a.hooks, a.maxQueued = a.workerFor, c.Hooks, c.Queue.MaxPerSubmitter
 	a.transactions = &transactions.Server{
-		Base: a.base, Store: a.store, RulesOf: chains.RulesOf, Handlers: a.handlers,
+		Base: a.base, Store: a.store, RulesOf: a.rulesOf, Handlers: a.handlers,
 		MaxQueued: c.Queue.MaxPerSubmitter, Held: transactions.NewHolds(), EventsKept: c.Events.Kept(), EventsMode: string(c.Events.Mode),
 	}
 	a.steps = &steps.Server{Base: a.base, WorkerOf: a.workerFor, Deliveries: deliveries, Slots: steps.NewDeliverySlots(deliveries.Endpoints)}
 	a.sweeps = &sweeps.Server{
-		Base: a.base, Store: a.store.Store, Chains: a.sweptChains(), RulesOf: chains.RulesOf, Transfers: a.transfers.store,
+		Base: a.base, Store: a.store.Store, Chains: a.chains, RulesOf: a.rulesOf, Transfers: a.transfers.store,
 		Rules: a.transfers.rules, Grace: c.Sweep.Grace, Batch: c.Sweep.Batch, MaxQueued: c.Queue.MaxPerSubmitter,
 		ShownBalances: c.Telemetry.Balances, EventsKeep: c.Events.Keep, UnusualPerMinute: c.Transfer.UnusualPerMinute,
 	}
 	if c.Conservation.Chain {
 		a.sweeps.Unread = checks.New(a.store.Pool()).Unread
 	}
-	desk := &admin.Desk{Base: a.base, Store: a.store.Store, Chains: chains, Approvals: c.Approvals}
+	desk := &admin.Desk{Base: a.base, Store: a.store.Store, Chains: a.chains, ChainOf: a.chainOf, RulesOf: a.rulesOf, Approvals: c.Approvals}
 	a.admin = &admin.Server{
 		Desk: desk, Signers: a.signers, Release: a.release, Decide: a.transactions.RecordDecision, Cancel: a.transactions.Cancel, Nonce: c.Nonce,
 		Limits: a.attentionLimits(), Settings: c.Differences(),
@@ -215,7 +215,7 @@ func (a *App) Close(ctx context.Context) error {
 		return delivered
 	}
 	for _, c := range a.chains {
-		if c.connector != nil {
+		if c.Connector != nil {
 			c.Close()
 		}
 	}

@@ -132,7 +132,7 @@ func (a *App) paymentsChainOf(s txmanager.Submitter) (chain payout.PaymentsChain
 	if err != nil {
 		return nil, false, 0, err
 	}
-	return of.connector, of.Finality == config.FinalityFinalized, uint64(of.Confirmations), nil
+	return of.Connector, of.Finality == config.FinalityFinalized, uint64(of.Confirmations), nil
 }
 
 // balancesOf reads the core's balances in the form that the check of conservation takes.

@@ -1,10 +1,8 @@
 package functions
 
 import (
-	"context"
 	"slices"
 
-	"github.com/fencepost/fencepost/functions/counted"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -37,23 +35,12 @@ func (a *App) payoutLedger(transfers payout.Transfers) *payout.Ledger {
 	return l
 }
 
-// payoutChain is a payer's chain that counts its queries.
-type payoutChain struct {
-	counted.Chain
-	connector connector
-}
-
-// Transaction implements [payout.Chain].
-func (c payoutChain) Transaction(ctx context.Context, hash txmanager.Hash) (txmanager.SignedTransaction, error) {
-	return c.connector.Transaction(ctx, hash)
-}
-
 func (a *App) payoutChainOf(s txmanager.Submitter) (payout.Chain, error) {
 	c, err := a.servedOf(s)
 	if err != nil {
 		return nil, err
 	}
-	return payoutChain{counted.Chain{ChainConnector: c.connector}, c.connector}, nil
+	return c.Connector, nil
 }
 
 // payoutFinalityOf returns how transactions of the payer's chain become final.

@@ -83,8 +83,8 @@ func (a *Server) registration(body registerRequest) (store.Registration, error) 
 	if reg.Submitter, err = a.Submitter("submitter", body.Submitter); err != nil {
 		return reg, err
 	}
-	if _, err := a.Chains.Connector(reg.Submitter); err != nil {
-		return reg, web.FieldProblem("submitter", "is on chain %d; this deployment serves chain %s", reg.Submitter.ChainID(), a.Chains.IDs())
+	if _, err := a.ChainOf(reg.Submitter); err != nil {
+		return reg, a.notServed("submitter", reg.Submitter)
 	}
 	if _, err := a.Signers.Checker(reg.Signer); err != nil {
 		return reg, web.FieldProblem("signer", "is %v", err)
@@ -133,7 +133,7 @@ func (a *Server) checkWindow(n int) error {
 // A skipped or repeated nonce could not be repaired later. With several nodes a quorum decides what
 // the chain's count is.
 func (a *Server) startsWhereTheChainIs(r *http.Request, reg store.Registration) error {
-	chain, err := a.Chains.Connector(reg.Submitter)
+	chain, err := a.ChainOf(reg.Submitter)
 	if err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ func (a *Server) lost(r *http.Request, s txmanager.Submitter, q map[string]strin
 	if err != nil {
 		return out, err
 	}
-	chain, err := a.Chains.Connector(s)
+	chain, err := a.ChainOf(s)
 	if err != nil {
 		return out, err
 	}

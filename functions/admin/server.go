@@ -4,7 +4,9 @@ package admin
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
@@ -24,18 +26,21 @@ import (
 type Desk struct {
 	*serve.Base
 	Store     *store.Store
-	Chains    Chains
+	Chains    []*serve.Chain // that the deployment serves
+	ChainOf   func(txmanager.Submitter) (txmanager.ChainConnector, error)
+	RulesOf   func(txmanager.Submitter) (rules.Rules, error)
 	Approvals config.Approvals
 
 	acts *web.Mux // operator calls that proposals carry out
 }
 
-// Chains is the chains that the deployment serves.
-type Chains interface {
-	Connector(txmanager.Submitter) (txmanager.ChainConnector, error)
-	RulesOf(txmanager.Submitter) (rules.Rules, error)
-	IDs() string
-	Served() []ServedChain
+// notServed is the problem of a submitter on a chain that the deployment does not serve.
+func (a *Desk) notServed(field string, s txmanager.Submitter) error {
+	var ids []string
+	for _, c := range a.Chains {
+		ids = append(ids, fmt.Sprint(c.ID))
+	}
+	return web.FieldProblem(field, "is on chain %d; this deployment serves chain %s", s.ChainID(), strings.Join(ids, ", "))
 }
 
 // Server serves the function admin: submitters, PROTECT and transactions.

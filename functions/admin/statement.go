@@ -139,7 +139,7 @@ func (a *TransferServer) lostNonces(ctx context.Context, s txmanager.Submitter, 
 	if count, filled, err := a.Store.FilledCount(ctx, s); err != nil || filled {
 		return count + *window, err
 	}
-	chain, err := a.Chains.Connector(s)
+	chain, err := a.ChainOf(s)
 	if err != nil {
 		return 0, err
 	}

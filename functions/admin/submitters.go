@@ -270,11 +270,11 @@ func (a *Server) forbidden(ctx context.Context, view store.SubmitterView) (int, 
 	if view.Queued == view.Held {
 		return 0, nil
 	}
-	rules, err := a.Chains.RulesOf(view.Submitter)
+	rules, err := a.RulesOf(view.Submitter)
 	if err != nil {
 		return 0, err
 	}
-	chain, err := a.Chains.Connector(view.Submitter)
+	chain, err := a.ChainOf(view.Submitter)
 	if err != nil {
 		return 0, err
 	}

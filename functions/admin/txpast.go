@@ -44,7 +44,7 @@ func (a *Server) whyTx(r *http.Request, txID string) (out whyTxResponse, err err
 
 // estimate sets when the wait is expected to end.
 func (a *Server) estimate(rec store.Record, waiting *store.Waiting) {
-	if of, err := a.Chains.RulesOf(rec.Submitter); err == nil { // else the chain is not served any more
+	if of, err := a.RulesOf(rec.Submitter); err == nil { // else the chain is not served any more
 		waiting.ExpectedAt = transactions.ExpectedEnd(of.Finality, rec, *waiting)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store"
@@ -138,11 +139,11 @@ func opOf(w txmanager.Commit) string {
 }
 
 // Chain is a chain that counts the receipts queried from it.
-type Chain struct{ txmanager.ChainConnector }
+type Chain struct{ serve.Connector }
 
 // Query implements [txmanager.ChainConnector].
 func (c Chain) Query(ctx context.Context, q txmanager.ChainQuery) (txmanager.ChainObservation, error) {
-	v, err := c.ChainConnector.Query(ctx, q)
+	v, err := c.Connector.Query(ctx, q)
 	if len(q.Receipts) == 0 {
 		return v, err
 	}

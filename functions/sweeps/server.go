@@ -4,7 +4,6 @@ package sweeps
 
 import (
 	"context"
-	"math/big"
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
@@ -19,7 +18,7 @@ import (
 type Server struct {
 	*serve.Base
 	Store     *store.Store
-	Chains    []Chain                                        // all that are served
+	Chains    []*serve.Chain                                 // all that are served
 	RulesOf   func(txmanager.Submitter) (rules.Rules, error) // fails for a chain that is not served
 	Transfers *transfers.Store
 	Unread    func(context.Context) (map[uint64]time.Duration, error) // since each payers' chain was read; nil: none is
@@ -31,15 +30,4 @@ type Server struct {
 	ShownBalances    int           // submitters whose balance a gauge shows
 	EventsKeep       time.Duration
 	UnusualPerMinute int // transfers of one user
-}
-
-// Chain is a served chain.
-type Chain struct {
-	Namespace string
-	ID        uint64
-	Connector interface {
-		Query(context.Context, txmanager.ChainQuery) (txmanager.ChainObservation, error)
-		Balances(ctx context.Context, of []txmanager.Submitter) ([]*big.Int, error)
-	}
-	Excluded func() int // how many of its nodes are excluded; nil: it has one node
 }

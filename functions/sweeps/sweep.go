@@ -116,8 +116,8 @@ const sweptBlocks = 100
 // iteration evaluates it. A chain that does not answer does not stop the others.
 func (a *Server) sweepReorged(ctx context.Context, out *sweepResponse, began time.Time) error {
 	each := make([]sweepResponse, len(a.Chains))
-	err := a.eachChain(func(i int, c Chain) error {
-		defer c.gauge(ctx)
+	err := a.eachChain(func(i int, c *serve.Chain) error {
+		defer gaugeExcluded(ctx, c)
 		return a.sweepReorgedOf(ctx, c, &each[i], began)
 	})
 	for _, one := range each {
@@ -128,7 +128,7 @@ func (a *Server) sweepReorged(ctx context.Context, out *sweepResponse, began tim
 
 // eachChain calls one for all chains concurrently, so that an unresponsive chain delays no other. The
 // errors name their chains.
-func (a *Server) eachChain(one func(i int, c Chain) error) error {
+func (a *Server) eachChain(one func(i int, c *serve.Chain) error) error {
 	failures := make([]error, len(a.Chains))
 	var group sync.WaitGroup
 	for i, c := range a.Chains {
@@ -142,8 +142,8 @@ func (a *Server) eachChain(one func(i int, c Chain) error) error {
 	return errors.Join(failures...)
 }
 
-func (a *Server) sweepReorgedOf(ctx context.Context, chain Chain, out *sweepResponse, began time.Time) error {
-	v, err := chain.Connector.Query(ctx, txmanager.ChainQuery{})
+func (a *Server) sweepReorgedOf(ctx context.Context, chain *serve.Chain, out *sweepResponse, began time.Time) error {
+	v, err := chain.Query(ctx, txmanager.ChainQuery{})
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (a *Server) sweepReorgedOf(ctx context.Context, chain Chain, out *sweepResp
 			heights = append(heights, b.Number)
 		}
 	}
-	if v, err = chain.Connector.Query(ctx, txmanager.ChainQuery{HashesAt: heights[max(0, len(heights)-sweptBlocks):]}); err != nil {
+	if v, err = chain.Query(ctx, txmanager.ChainQuery{HashesAt: heights[max(0, len(heights)-sweptBlocks):]}); err != nil {
 		return err
 	}
 	var failures []error
