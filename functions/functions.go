@@ -189,13 +189,13 @@ func (a *App) serve() error {
 	}
 	desk := &admin.Desk{Base: a.base, Store: a.store.Store, Chains: a.chains, ChainOf: a.chainOf, RulesOf: a.rulesOf, Approvals: c.Approvals}
 	a.admin = &admin.Server{
-		Desk: desk, Signers: a.signers, Release: a.release, Decide: a.transactions.RecordDecision, Cancel: a.transactions.Cancel, Nonce: c.Nonce,
+		Desk: desk, Signers: a.signers, Release: a.release, Requests: a.transactions, Nonce: c.Nonce,
 		Limits: a.attentionLimits(), Settings: c.Differences(),
 		Webhooks: admin.Webhooks{Log: eventlog.New(a.store.Store), Settings: c.Events},
 	}
 	if p := &a.transfers; p.server != nil {
 		a.admin.Transfer = &admin.TransferServer{
-			Desk: desk, Transfers: p.server, Checks: p.checks, Payouts: p.payouts, Adjust: p.trading.Adjust, AddAsset: p.trading.AddAsset, RescueAfter: p.rules.RescueAfter,
+			Desk: desk, Transfers: p.server, Checks: p.checks, Payouts: p.payouts, Trading: p.trading, RescueAfter: p.rules.RescueAfter,
 		}
 	}
 	if a.servesConsole() {

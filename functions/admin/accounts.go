@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/fencepost/fencepost/functions/serve"
@@ -190,9 +191,7 @@ func moneyOrder(of account, body moneyRequest) (o transfer.MoneyOrder, err error
 	if err != nil {
 		return o, err
 	}
-	switch o.Ledger = transfer.AccountType(cmp.Or(ledger, string(transfer.Funding))); o.Ledger {
-	case transfer.Funding, transfer.Spot:
-	default:
+	if o.Ledger = transfer.AccountType(cmp.Or(ledger, string(transfer.Funding))); o.Ledger != transfer.Funding && o.Ledger != transfer.Spot {
 		return o, web.FieldProblem("account", "is %.40q: want FUNDING or SPOT", ledger)
 	}
 	if err := setEnding(&o, body); err != nil {
@@ -315,9 +314,7 @@ type statusRequest struct {
 // setAccountStatus freezes, disables or activates a user's accounts in both ledgers. The answer shows
 // each ledger's state: 200 if they agree, else 202.
 func (a *TransferServer) setAccountStatus(w http.ResponseWriter, r *http.Request, c call[account, statusRequest]) error {
-	switch c.body.Status {
-	case transfer.StatusActive, transfer.StatusFrozen, transfer.StatusDisabled:
-	default:
+	if !slices.Contains([]string{transfer.StatusActive, transfer.StatusFrozen, transfer.StatusDisabled}, c.body.Status) {
 		return web.FieldProblem("status", "is %.40q: want ACTIVE, FROZEN or DISABLED", c.body.Status)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), usertransfers.DriveWithin)

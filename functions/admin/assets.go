@@ -270,7 +270,7 @@ func describeAsset(of transfer.Asset) string {
 
 // addToCore makes a new asset known to the trading core.
 func (a *TransferServer) addToCore(ctx context.Context, of transfer.Asset, now time.Time) error {
-	switch o := a.AddAsset(ctx, fmt.Sprintf("asset-%d-%d", of.ID, now.UnixMicro()), of.ID, uint8(of.Precision), now); o.Verdict {
+	switch o := a.Trading.AddAsset(ctx, fmt.Sprintf("asset-%d-%d", of.ID, now.UnixMicro()), of.ID, uint8(of.Precision), now); o.Verdict {
 	case transfer.Success:
 		return nil
 	case transfer.Refused:

@@ -153,26 +153,24 @@ func (a *Desk) proposal(r *http.Request, id string) (proposalView, error) {
 // rejectProposal ends a proposal that is not carried out yet. The proposer withdraws a proposal with
 // the same call.
 func (a *Desk) rejectProposal(w http.ResponseWriter, r *http.Request, c call[struct{}, reasonRequest]) error {
-	operator, reason := c.by, c.reason
 	id, err := pathProposal(r)
 	if err != nil {
 		return err
 	}
-	was, err := a.Store.RejectProposal(r.Context(), id, operator, reason)
+	was, err := a.Store.RejectProposal(r.Context(), id, c.by, c.reason)
 	if err != nil {
 		return err
 	}
 	if was != store.ProposalOpen && was != store.ProposalApproved && was != store.ProposalRejected {
 		return web.NewProblem(serve.TooLate, "the proposal is %s; nothing was changed", was)
 	}
-	a.Log.WarnContext(r.Context(), "a proposal is rejected", "proposalId", id, "operator", operator, "reason", reason)
+	a.Log.WarnContext(r.Context(), "a proposal is rejected", "proposalId", id, "operator", c.by, "reason", c.reason)
 	return serve.Reply(w, r)(a.proposal(r, id))
 }
 
 // approveProposal records a second operator's approval and carries the act out. If an operator other
 // than the proposer calls it again, it continues from where it stopped or answers the stored outcome.
 func (a *Desk) approveProposal(w http.ResponseWriter, r *http.Request, c call[struct{}, reasonRequest]) error {
-	operator, reason := c.by, c.reason
 	id, err := pathProposal(r)
 	if err != nil {
 		return err
@@ -188,13 +186,13 @@ func (a *Desk) approveProposal(w http.ResponseWriter, r *http.Request, c call[st
 	if p.Status != store.ProposalCarriedOut && !slices.ContainsFunc(p.Names, func(name string) bool { return slices.Contains(a.Auth.Operators, name) }) {
 		return web.NewProblem(proposerRemoved, "%s, the proposer, is no longer an operator: another operator must propose it again; nothing was changed", p.By)
 	}
-	verdict, state, err := a.Store.ApproveProposal(r.Context(), store.Approval{ProposalID: id, By: operator, Names: names, Reason: reason})
+	verdict, state, err := a.Store.ApproveProposal(r.Context(), store.Approval{ProposalID: id, By: c.by, Names: names, Reason: c.reason})
 	if err != nil {
 		return err
 	}
 	switch verdict {
 	case store.VerdictOpen:
-		a.Log.WarnContext(r.Context(), "a proposal is approved", "proposalId", id, "act", p.Act, "proposedBy", p.By, "operator", operator, "reason", reason)
+		a.Log.WarnContext(r.Context(), "a proposal is approved", "proposalId", id, "act", p.Act, "proposedBy", p.By, "operator", c.by, "reason", c.reason)
 		if err := a.carryOut(r, p); err != nil {
 			if err := a.notCarriedOut(r, p, err); err != nil {
 				return err

@@ -51,7 +51,7 @@ func (a *Server) RouteAdmin(mux *web.Mux) {
 	a.read(mux, "GET /admin/v1/overview", show(a.overview))
 	a.read(mux, "GET /admin/v1/chains", show(a.listChains))
 	a.act(mux, "POST /admin/v1/database/accept", withReason(a.Desk, noSubject, a.acceptDatabase))
-	a.act(mux, "POST /admin/v1/database/release-untouched", a.DeliverAfter(withBody(a.Desk, noSubject, a.releaseUntouched)))
+	a.act(mux, "POST /admin/v1/database/release-untouched", a.DeliverAfter(withReason(a.Desk, noSubject, a.releaseUntouched)))
 	a.read(mux, "GET /admin/v1/audit", list(a.listActs, "who", "since", "act", "subject"))
 	a.read(mux, "GET /admin/v1/proposals", list(a.listProposals, "state"))
 	a.read(mux, "GET /admin/v1/proposals/{proposalId}", serve.Show(pathProposal, a.proposal))

@@ -5,18 +5,18 @@ package admin
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/functions/transactions"
 	usertransfers "github.com/fencepost/fencepost/functions/transfers"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
+	"github.com/fencepost/fencepost/shared/ledger/trading"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store"
 	checks "github.com/fencepost/fencepost/shared/store/conservation"
-	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
 	"github.com/fencepost/fencepost/shared/web"
@@ -48,8 +48,7 @@ type Server struct {
 	*Desk
 	Signers  Signers
 	Release  func(context.Context, txmanager.Submitter, txmanager.ReleaseRequest) (txmanager.ReleaseResult, error)
-	Decide   func(*http.Request, store.Decision) (store.DecisionResult, error)
-	Cancel   func(w http.ResponseWriter, r *http.Request, txID string, by store.Viewer, reason string) error
+	Requests *transactions.Server
 	Transfer *TransferServer // nil: the deployment offers no transfers
 	Webhooks Webhooks
 
@@ -70,11 +69,7 @@ type TransferServer struct {
 	Transfers *usertransfers.Server
 	Checks    *checks.Book
 	Payouts   *payout.Ledger
-	// Adjust makes an adjustment in the trading core.
-	Adjust func(context.Context, transfer.Op, transfer.Call, uint64) error
-
-	// AddAsset makes an asset known to the trading core.
-	AddAsset func(ctx context.Context, reqID string, assetID int32, precision uint8, createdAt time.Time) transfer.Outcome
+	Trading   *trading.Ledger
 
 	RescueAfter time.Duration // of a transfer that has lost its worker
 }

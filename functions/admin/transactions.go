@@ -37,7 +37,7 @@ func (a *Server) decide(w http.ResponseWriter, r *http.Request, c call[string, d
 	if err != nil {
 		return err
 	}
-	out, err := a.Decide(r, store.Decision{
+	out, err := a.Requests.RecordDecision(r, store.Decision{
 		TxID: c.on, By: store.Viewer{Caller: c.by, Operator: true}, Action: action, Reason: reason,
 	})
 	if err != nil {
@@ -51,7 +51,7 @@ func (a *Server) decide(w http.ResponseWriter, r *http.Request, c call[string, d
 
 // cancel cancels an intent by an operator's decision, with the reason.
 func (a *Server) cancel(w http.ResponseWriter, r *http.Request, c call[string, reasonRequest]) error {
-	return a.Cancel(w, r, c.on, store.Viewer{Caller: c.by, Operator: true}, c.reason)
+	return a.Requests.Cancel(w, r, c.on, store.Viewer{Caller: c.by, Operator: true}, c.reason)
 }
 
 type proceedResponse struct {
@@ -62,21 +62,20 @@ type proceedResponse struct {
 
 // proceed lets one held intent continue, by an operator's decision, and stores the reason.
 func (a *Server) proceed(w http.ResponseWriter, r *http.Request, c call[struct{}, reasonRequest]) error {
-	operator, reason := c.by, c.reason
 	txID, err := serve.PathTxID(r)
 	if err != nil {
 		return err
 	}
 	if mustPropose(r) {
-		return a.proposeProceed(w, r, txID, reason)
+		return a.proposeProceed(w, r, txID, c.reason)
 	}
-	out, err := a.Store.Proceed(r.Context(), txID, operator, reason)
+	out, err := a.Store.Proceed(r.Context(), txID, c.by, c.reason)
 	if err != nil {
 		return err
 	}
 	if out.Recorded {
 		a.Log.WarnContext(r.Context(), "held intent proceeds", telemetry.SubmitterKey, out.Submitter, telemetry.TxIDKey, txID,
-			"operator", operator, "reason", reason, telemetry.NodeIDKey, a.Node)
+			"operator", c.by, "reason", c.reason, telemetry.NodeIDKey, a.Node)
 	}
 	if out.State == txmanager.Queued {
 		a.EnqueueAdvance(telemetry.Onward(r.Context(), out.Trace), out.Submitter, out.Token)

@@ -2,8 +2,10 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
@@ -20,6 +22,41 @@ func (a *TransferServer) read(mux *web.Mux, pattern string, h serve.Handler) {
 }
 
 type transferCall[B any] = call[string, B] // about the transfer of a req_id
+
+// listTransfers lists the transfers and payouts of all users, newest first.
+func (a *TransferServer) listTransfers(r *http.Request, q map[string]string) (out serve.List, err error) {
+	query, err := transferQuery(q)
+	if err != nil {
+		return out, err
+	}
+	page, next, err := a.Transfers.Store.ListAll(r.Context(), query)
+	if errors.Is(err, transfers.ErrNoIndex) {
+		return out, web.FieldProblem("asset", "no index has it alone: give user too, or a state other than COMMITTED")
+	}
+	listed := serve.ViewsOf(page, func(t transfer.Transfer) client.OperatorsTransfer {
+		return client.OperatorsTransfer{Transfer: usertransfers.ViewOf(t), UserID: t.UserID, RetryCount: t.RetryCount}
+	})
+	return serve.List{Name: "transfers", Rows: listed, Next: serve.PageToken(next, serve.TransferPlace)}, err
+}
+
+func transferQuery(q map[string]string) (query transfers.AllQuery, err error) {
+	query.Asset = q["asset"]
+	if query.State, err = usertransfers.StateOf(q["state"]); err != nil {
+		return query, err
+	}
+	if text := q["user"]; text != "" {
+		user, ok := serve.Digits(text)
+		if !ok || user == 0 {
+			return query, web.FieldProblem("user", "is %.40q: want a user id, a whole number above 0", text)
+		}
+		query.UserID = user
+	}
+	if query.Before, err = timeOf("before", q["before"]); err != nil {
+		return query, err
+	}
+	query.Size, query.After, err = serve.PageOf(q, serve.TransferPlace)
+	return query, err
+}
 
 // cancelTransfer cancels a transfer that has not begun.
 func (a *TransferServer) cancelTransfer(w http.ResponseWriter, r *http.Request, c transferCall[reasonRequest]) error {
@@ -63,9 +100,7 @@ func (b resolveRequest) word() (*transfer.OperatorStatement, error) {
 func (a *TransferServer) resolveTransfer(w http.ResponseWriter, r *http.Request, c transferCall[resolveRequest]) error {
 	order, body := transfer.RequestedAction{ReqID: c.on, By: c.by}, c.body
 	var err error
-	switch body.Op {
-	case transfer.Withdraw, transfer.Deposit, transfer.Refund:
-	default:
+	if !slices.Contains([]transfer.Op{transfer.Withdraw, transfer.Deposit, transfer.Refund}, body.Op) {
 		return web.FieldProblem("op", "is %.40q: want withdraw, deposit or refund", body.Op)
 	}
 	if order.Reason, err = reasonOf(body.Reason); err != nil {

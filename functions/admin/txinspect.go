@@ -61,9 +61,7 @@ func (a *Server) inspectTx(r *http.Request, txID string) (out inspectedTx, err e
 	if err != nil {
 		return out, err
 	}
-	if waiting != nil {
-		a.estimate(rec, waiting)
-	}
+	transactions.Estimate(a.RulesOf, rec, waiting)
 	out = inspectedTx{Transaction: transactions.ViewOf(rec, waiting, operator), Caller: order.Caller, TraceID: telemetry.TraceID(order.Trace)}
 	switch {
 	case order.PayloadBytes == 0:

@@ -35,18 +35,11 @@ func (a *Server) whyTx(r *http.Request, txID string) (out whyTxResponse, err err
 	out = whyTxResponse{TxID: rec.TxID, State: rec.State, SubState: rec.SubState, LastError: rec.LastError, LastErrorDetail: rec.LastErrorDetail, Waiting: waiting}
 	if waiting != nil {
 		guide := waiting.Cause.Guide()
-		a.estimate(rec, waiting)
+		transactions.Estimate(a.RulesOf, rec, waiting)
 		out.NextActor, out.Action, out.Runbook = guide.NextActor, guide.Action, "docs/runbooks/"+guide.Runbook+".md"
 		out.NextCheckAt, out.LeasedBy, out.RequestedAction = waiting.NextAt, waiting.Leased, waiting.Requested
 	}
 	return out, nil
-}
-
-// estimate sets when the wait is expected to end.
-func (a *Server) estimate(rec store.Record, waiting *store.Waiting) {
-	if of, err := a.RulesOf(rec.Submitter); err == nil { // else the chain is not served any more
-		waiting.ExpectedAt = transactions.ExpectedEnd(of.Finality, rec, *waiting)
-	}
 }
 
 // listPast serves a list of a transaction's numbered rows, the oldest first.

@@ -34,13 +34,8 @@ type Entry struct {
 }
 
 // Entries has each code that an answer can have as its code, sorted by code.
-var Entries = sorted(general, transactions, operators, transfers, failures)
-
-func sorted(parts ...[]Entry) []Entry {
-	all := slices.Concat(parts...)
-	slices.SortFunc(all, func(a, b Entry) int { return strings.Compare(a.Code, b.Code) })
-	return all
-}
+var Entries = slices.SortedFunc(slices.Values(slices.Concat(general, transactions, operators, transfers, failures)),
+	func(a, b Entry) int { return strings.Compare(a.Code, b.Code) })
 
 // Statuses returns the HTTP statuses as text, such as "400, 422".
 func (e Entry) Statuses() string {

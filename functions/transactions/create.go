@@ -2,7 +2,6 @@ package transactions
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,10 +44,15 @@ func (a *Server) create(w http.ResponseWriter, r *http.Request, v store.Viewer, 
 	if body.RequestID, err = serve.KeyOf(r, "requestId", body.RequestID); err != nil {
 		return err
 	}
-	in, err := a.allowedIntent(r.Context(), v, body)
-	if err != nil {
+	allowed, faults, err := a.allowedIntents(r.Context(), v, []createRequest{body})
+	switch {
+	case err != nil:
+		telemetry.TxCreate.Add(r.Context(), 1, telemetry.Result("error"))
 		return err
+	case faults[0] != nil:
+		return faults[0]
 	}
+	in := allowed[0]
 	a.Points.At("create.received")
 	accepted, err := a.Store.Create(r.Context(), in, a.MaxQueued)
 	if err != nil {
@@ -73,24 +77,6 @@ func (a *Server) logCreated(r *http.Request, in store.Intent, accepted store.Sto
 			telemetry.TxIDKey, accepted.TxID, telemetry.NodeIDKey, a.Node, telemetry.FencingTokenKey, accepted.Token)
 	}
 	return status
-}
-
-// allowedIntent returns the intent if the caller may use the submitter. For any other caller it does
-// not read the payload.
-func (a *Server) allowedIntent(ctx context.Context, v store.Viewer, body createRequest) (store.Intent, error) {
-	in, err := a.parseIntent(v, body)
-	if err == nil {
-		var may map[txmanager.Submitter]bool
-		if may, err = a.Store.UsableSubmitters(ctx, v.Names, []txmanager.Submitter{in.Submitter}); err != nil {
-			telemetry.TxCreate.Add(ctx, 1, telemetry.Result("error"))
-			return in, err
-		}
-		in, err = a.withPayload(in, body, may[in.Submitter])
-	}
-	if err != nil {
-		telemetry.TxCreate.Add(ctx, 1, telemetry.Result("refused"))
-	}
-	return in, err
 }
 
 // parseIntent checks all members of the request except the payload.

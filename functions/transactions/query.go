@@ -54,20 +54,17 @@ func (a *Server) queryByRequest(r *http.Request, v store.Viewer) (out View, err 
 	return a.viewFor(v)(a.Store.TxWaitingByRequest(r.Context(), s, q["requestId"], v))
 }
 
-// expectedEnd estimates when a wait ends that depends on time alone; nil: nothing can be said, or this
-// function does not know the chain.
-func (a *Server) expectedEnd(rec store.Record, w store.Waiting) *time.Time {
-	of, err := a.RulesOf(rec.Submitter)
-	if err != nil {
-		return nil
+// Estimate sets when the wait of a transaction is expected to end, if it waits and this process serves its chain.
+func Estimate(rulesOf func(txmanager.Submitter) (rules.Rules, error), rec store.Record, w *store.Waiting) {
+	if of, err := rulesOf(rec.Submitter); err == nil && w != nil {
+		w.ExpectedAt = expectedEnd(of.Finality, rec, *w)
 	}
-	return ExpectedEnd(of.Finality, rec, w)
 }
 
-// ExpectedEnd estimates when a transaction is final that waits for finality, or when a queued one gets
+// expectedEnd estimates when a transaction is final that waits for finality, or when a queued one gets
 // a nonce if only the window limits its queue. It assumes blocks at the expected times. nil: it waits
 // for something else, or its position is not counted.
-func ExpectedEnd(of rules.Finality, rec store.Record, w store.Waiting) *time.Time {
+func expectedEnd(of rules.Finality, rec store.Record, w store.Waiting) *time.Time {
 	var blocks []json.RawMessage
 	switch {
 	case w.Cause == txmanager.WaitFinality:
@@ -86,9 +83,7 @@ func ExpectedEnd(of rules.Finality, rec store.Record, w store.Waiting) *time.Tim
 // viewFor is what v is shown of a transaction that was read: viewFor(v)(read()).
 func (a *Server) viewFor(v store.Viewer) func(store.Record, *store.Waiting, error) (View, error) {
 	return func(rec store.Record, waiting *store.Waiting, err error) (View, error) {
-		if waiting != nil {
-			waiting.ExpectedAt = a.expectedEnd(rec, *waiting)
-		}
+		Estimate(a.RulesOf, rec, waiting)
 		return ViewOf(rec, waiting, v), err
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
@@ -207,12 +208,8 @@ func notCreated(reqID string, err error) error {
 
 // nothingStored reports whether a create has certainly stored nothing.
 func nothingStored(err error) bool {
-	for _, known := range []error{transfer.ErrHalted, transfer.ErrForeign, transfer.ErrProtected, transfer.ErrRetired, transfer.ErrMoved} {
-		if errors.Is(err, known) {
-			return true
-		}
-	}
-	return false
+	known := []error{transfer.ErrHalted, transfer.ErrForeign, transfer.ErrProtected, transfer.ErrRetired, transfer.ErrMoved}
+	return slices.ContainsFunc(known, func(one error) bool { return errors.Is(err, one) })
 }
 
 // failureText tells the user why a transfer failed and where the money is.
