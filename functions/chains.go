@@ -93,11 +93,10 @@ func (a *App) openChain(of config.ServedChain) (*serve.Chain, error) {
 		c.Connector, c.Nodes = counted.Chain{Connector: one}, []chain.Node{one}
 		return c, err
 	}
-	o := nodes.Options{ChainID: of.ID, Open: open, Quorum: of.Quorum, MaxLag: uint64(rpc.MaxLag), ExcludeFor: rpc.LeaveOut, Watch: a.watchNode(of.ID)}
-	for _, url := range of.URLs {
-		o.URLs = append(o.URLs, url.Reveal())
-	}
-	several, err := nodes.New(o)
+	several, err := nodes.New(nodes.Options{
+		ChainID: of.ID, URLs: serve.ViewsOf(of.URLs, config.Secret.Reveal), Open: open, Quorum: of.Quorum, MaxLag: uint64(rpc.MaxLag),
+		ExcludeFor: rpc.LeaveOut, Watch: a.watchNode(of.ID),
+	})
 	if err != nil {
 		return nil, err
 	}

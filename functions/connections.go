@@ -101,10 +101,7 @@ func (a *App) openTasks() {
 // without a key. A process that signs does start: the intents that it cannot check wait.
 func (a *App) openIntents(context.Context) error {
 	a.kms = kms.New(kms.Options{Endpoint: a.config.Signer.KMSEndpoint, Timeout: a.config.Signer.Timeout})
-	var texts []string
-	for _, key := range a.config.Intents.MACKeys {
-		texts = append(texts, key.Reveal())
-	}
+	texts := serve.ViewsOf(a.config.Intents.MACKeys, config.Secret.Reveal)
 	keys, err := intentmac.New(texts, a.kms)
 	switch {
 	case err != nil:

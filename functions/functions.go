@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"time"
 
@@ -245,19 +246,14 @@ func (a *App) Gate() *web.Gate { return a.gate }
 
 // routes maps each function to the paths that it serves.
 func (a *App) routes() map[string]func(*web.Mux) {
-	routes := a.databaseRoutes()
+	routes := make(map[string]func(*web.Mux))
 	if a.console != nil {
 		routes[config.ConsoleTarget] = a.routeConsole
 	}
-	return routes
-}
-
-// databaseRoutes are the routes of the functions that use the database.
-func (a *App) databaseRoutes() map[string]func(*web.Mux) {
-	if a.store.Store == nil {
-		return map[string]func(*web.Mux){}
+	if a.store.Store == nil { // the console alone
+		return routes
 	}
-	routes := map[string]func(*web.Mux){
+	maps.Copy(routes, map[string]func(*web.Mux){
 		"create":   a.transactions.RouteCreate,
 		"query":    a.routeQuery,
 		"cancel":   a.transactions.RouteCancel,
@@ -268,7 +264,7 @@ func (a *App) databaseRoutes() map[string]func(*web.Mux) {
 		"publish":  a.steps.RoutePublish,
 		"sweep":    a.sweeps.RouteSweep,
 		"admin":    a.admin.RouteAdmin,
-	}
+	})
 	if t := a.transfers.server; t != nil {
 		routes["transfer"], routes["conservation"] = t.RouteTransfer, t.RouteConservation
 	}

@@ -17,9 +17,6 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// hookCaller is the caller name of reservations. A submitter's callers must include it.
-const hookCaller = store.HooksCaller
-
 // ErrHooksOff reports that hooks.enabled is false. Nothing was changed.
 var ErrHooksOff = errors.New("the low-level hooks are off: set hooks.enabled to use them")
 
@@ -84,7 +81,7 @@ func (a *calls) Allocate(ctx context.Context, s txmanager.Submitter, owner strin
 	if err := a.hooksAllowed(ctx, s); err != nil {
 		return nil, err
 	}
-	ask := txmanager.ReserveRequest{Owner: owner, For: a.hooks.ReservationTimeout, Caller: hookCaller, Requests: requests}
+	ask := txmanager.ReserveRequest{Owner: owner, For: a.hooks.ReservationTimeout, Caller: store.HooksCaller, Requests: requests}
 	for range requests {
 		id, err := uuid.NewV7()
 		if err != nil {
@@ -248,8 +245,8 @@ func (a *calls) hooksAllowed(ctx context.Context, s txmanager.Submitter) error {
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(v.Callers, hookCaller) {
-		return fmt.Errorf("%s, whose callers do not name %q: %w", s, hookCaller, store.ErrUnknownSubmitter)
+	if !slices.Contains(v.Callers, store.HooksCaller) {
+		return fmt.Errorf("%s, whose callers do not name %q: %w", s, store.HooksCaller, store.ErrUnknownSubmitter)
 	}
 	return nil
 }

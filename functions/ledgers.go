@@ -71,7 +71,7 @@ func (a *App) openLedgers(p *transferParts) (err error) {
 		return err
 	}
 	monitor := a.monitor(p.checks, money, p.trading)
-	coordinator.At, coordinator.Stopping, coordinator.Proof = a.base.Points, a.gate.Stopping, evidence{monitor, p.checks}.proof
+	coordinator.At, coordinator.Stopping, coordinator.Proof = a.base.Points, a.gate.Stopping, p.proof
 	acts := &transfer.Accounts{
 		Store: p.store, Ledgers: map[transfer.AccountType]transfer.OutsideLedger{transfer.Funding: money, transfer.Spot: p.trading}, Core: p.trading,
 		Timeout: a.config.Transfer.CallTimeout, At: a.base.Points.At,
@@ -166,17 +166,11 @@ func transferTerms(c config.Transfer) transfer.Terms {
 	}
 }
 
-// evidence reads the journals' evidence about transfers.
-type evidence struct {
-	monitor *conservation.Monitor
-	checks  *checks.Book
-}
-
 // proof reports whether the journals contain the operation of t. It first runs a check of conservation
 // to read the newest entries; the check's verdict is not used. Proof that a refund is missing also
 // requires the journal's withdrawal.
-func (p evidence) proof(ctx context.Context, t transfer.Transfer, op transfer.Op) (applied bool, err error) {
-	if _, err := p.monitor.Check(ctx, false); err != nil {
+func (p *transferParts) proof(ctx context.Context, t transfer.Transfer, op transfer.Op) (applied bool, err error) {
+	if _, err := p.server.Monitor.Check(ctx, false); err != nil {
 		return false, err
 	}
 	e, err := p.checks.EvidenceOf(ctx, t.ReqID)

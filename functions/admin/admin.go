@@ -122,9 +122,8 @@ func (a *Server) checkWindow(n int) error {
 	case n < 1 || n > widestWindow:
 		return web.FieldProblem("maxInFlight", "is %d: want 1 to %d", n, widestWindow)
 	case n > 1 && a.Nonce.Strict:
-		p := web.NewProblem(strictWindow, "maxInFlight is %d: above 1 needs nonce.strict.enabled=false; while that is true, give 1", n)
-		p.Field = "maxInFlight"
-		return p
+		return &web.Problem{Code: strictWindow, Field: "maxInFlight",
+			Detail: fmt.Sprintf("maxInFlight is %d: above 1 needs nonce.strict.enabled=false; while that is true, give 1", n)}
 	}
 	return nil
 }

@@ -237,9 +237,7 @@ func releaseProblem(err error) error {
 	case errors.Is(err, txmanager.ErrStillReading):
 		return web.UnavailableBecause(err, err.Error()+": ask again; nothing was changed")
 	case errors.Is(err, txmanager.ErrNotLeader):
-		p := web.NewProblem(serve.NotLeader, "the submitter is being served; nothing was changed")
-		p.RetryAfter = notLeaderRetryAfter
-		return p
+		return &web.Problem{Code: serve.NotLeader, Detail: "the submitter is being served; nothing was changed", RetryAfter: notLeaderRetryAfter}
 	case errors.Is(err, txmanager.ErrDatabaseNotAccepted):
 		return web.NewProblem(serve.TooLate, "%s; nothing was changed", txmanager.ErrDatabaseNotAccepted)
 	case errors.Is(err, txmanager.ErrIncidentClosed):

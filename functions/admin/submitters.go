@@ -49,9 +49,8 @@ func (a *Server) checkCaller(name string) error {
 	handler, isHandler := strings.CutPrefix(name, store.HandlerCaller)
 	switch {
 	case name == store.AnyCaller && a.Auth.OpenIssuer:
-		p := web.NewProblem(serve.CallersOpen, "\"*\" is everybody who can have a token of the issuer, and that is open: name the callers, or set auth.openIssuer to false where strangers can have no token")
-		p.Field = "callers"
-		return p
+		return &web.Problem{Code: serve.CallersOpen, Field: "callers",
+			Detail: "\"*\" is everybody who can have a token of the issuer, and that is open: name the callers, or set auth.openIssuer to false where strangers can have no token"}
 	case name == store.AnyCaller, name == store.PayoutCaller, name == store.HooksCaller, isHandler && handler != "", serve.CallerName.MatchString(name):
 		return nil
 	case serve.CallerName.MatchString(store.FullCaller(name)):

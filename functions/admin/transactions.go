@@ -67,7 +67,22 @@ func (a *Server) proceed(w http.ResponseWriter, r *http.Request, c call[struct{}
 		return err
 	}
 	if mustPropose(r) {
-		return a.proposeProceed(w, r, txID, c.reason)
+		what := proposed{"proceed", map[string]any{"txId": txID}, c.reason, fmt.Sprintf("lets the held intent %s proceed", txID)}
+		type state struct {
+			Held    bool
+			HeldFor *string
+		}
+		return proposeIf(a.Desk, w, r, what, func(now state, known bool) error {
+			switch {
+			case !known:
+				return store.ErrNotFound
+			case !now.Held:
+				return store.ErrNotHeld
+			case now.HeldFor != nil && *now.HeldFor == "CALL":
+				return store.ErrHeldForForeign
+			}
+			return nil
+		})
 	}
 	out, err := a.Store.Proceed(r.Context(), txID, c.by, c.reason)
 	if err != nil {
@@ -81,26 +96,6 @@ func (a *Server) proceed(w http.ResponseWriter, r *http.Request, c call[struct{}
 		a.EnqueueAdvance(telemetry.Onward(r.Context(), out.Trace), out.Submitter, out.Token)
 	}
 	return web.Reply(w, r, http.StatusOK, proceedResponse{TxID: txID, State: out.State, SubState: out.SubState})
-}
-
-// proposeProceed proposes that a held intent continues.
-func (a *Server) proposeProceed(w http.ResponseWriter, r *http.Request, txID, reason string) error {
-	what := proposed{"proceed", map[string]any{"txId": txID}, reason, fmt.Sprintf("lets the held intent %s proceed", txID)}
-	type state struct {
-		Held    bool
-		HeldFor *string
-	}
-	return proposeIf(a.Desk, w, r, what, func(now state, known bool) error {
-		switch {
-		case !known:
-			return store.ErrNotFound
-		case !now.Held:
-			return store.ErrNotHeld
-		case now.HeldFor != nil && *now.HeldFor == "CALL":
-			return store.ErrHeldForForeign
-		}
-		return nil
-	})
 }
 
 // proceedPage is the number of held intents that one call releases.

@@ -202,7 +202,7 @@ func (l List) MarshalJSON() ([]byte, error) {
 	return append(text, '}'), err
 }
 
-// ViewsOf returns the view of each row.
+// ViewsOf returns the view of each row, or another form of each element.
 func ViewsOf[Row, View any](rows []Row, view func(Row) View) []View {
 	all := make([]View, len(rows))
 	for i, row := range rows {

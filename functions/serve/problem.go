@@ -143,9 +143,8 @@ func detailed(err error) *web.Problem {
 	var work store.OpenWorkError
 	switch {
 	case store.IsMoving(err):
-		p := web.NewProblem(moveExpected, "the database is about to be moved to another server, and nothing is written meanwhile; nothing was stored: try again later")
-		p.RetryAfter, p.Cause = moveRetryAfter, err
-		return p
+		return &web.Problem{Code: moveExpected, RetryAfter: moveRetryAfter, Cause: err,
+			Detail: "the database is about to be moved to another server, and nothing is written meanwhile; nothing was stored: try again later"}
 	case store.IsProposalGone(err):
 		return web.UnavailableBecause(err, "the proposal can no longer be carried out; nothing was changed: read it again")
 	case errors.As(err, &policy):
@@ -181,9 +180,7 @@ func payloadProblem(f *chain.FieldError) *web.Problem {
 	codes := map[string]web.Code{
 		chain.CodeInvalidJSON: web.InvalidJSON, chain.CodeInvalidField: web.InvalidField, chain.CodeUnsupportedField: web.UnsupportedField,
 	}
-	p := web.NewProblem(codes[f.Code], "%s", f.Problem)
-	p.Field = f.Field
-	return p
+	return &web.Problem{Code: codes[f.Code], Field: f.Field, Detail: f.Problem}
 }
 
 // policyProblems gives the code, the field and the retry time for each rule.
@@ -210,7 +207,6 @@ var policyProblems = map[store.PolicyRule]web.Problem{
 // policyProblem names the exceeded limit and the member that exceeded it.
 func policyProblem(e store.PolicyError) *web.Problem {
 	of := policyProblems[e.Rule]
-	p := web.NewProblem(of.Code, "%s.%s", e.Error(), storedNothing)
-	p.Field, p.RetryAfter = of.Field, of.RetryAfter
-	return p
+	of.Detail = e.Error() + "." + storedNothing
+	return &of
 }

@@ -55,11 +55,7 @@ func (a *Server) AssetPage(ctx context.Context, q map[string]string) (page []tra
 // Accounts returns the user's accounts in the assets. If the trading core gives no answer, its other
 // accounts are not asked for, and shown as UNKNOWN.
 func (a *Server) Accounts(ctx context.Context, user int64, assets []transfer.Asset) ([]client.Account, error) {
-	ids := make([]int32, len(assets))
-	for i, of := range assets {
-		ids[i] = of.ID
-	}
-	funding, err := a.Store.FundingOf(ctx, user, ids)
+	funding, err := a.Store.FundingOf(ctx, user, serve.ViewsOf(assets, func(of transfer.Asset) int32 { return of.ID }))
 	if err != nil {
 		return nil, err
 	}

@@ -72,9 +72,7 @@ func (a *Server) postTransfer(w http.ResponseWriter, r *http.Request, user int64
 // stored transfer with the same cid must answer first.
 func newRequest(r *http.Request, user int64, named *int64, cid *string, asset, amount string) (transfer.Request, error) {
 	if named != nil && *named != user {
-		p := web.NewProblem(web.Forbidden, "is not the user that the token is for")
-		p.Field = "user_id"
-		return transfer.Request{}, p
+		return transfer.Request{}, &web.Problem{Code: web.Forbidden, Field: "user_id", Detail: "is not the user that the token is for"}
 	}
 	req := transfer.Request{UserID: user, Asset: asset}
 	req.Amount, _ = transfer.ParseAmount(amount)
