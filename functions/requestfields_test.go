@@ -35,10 +35,7 @@ func TestDescriptionHasEveryRequestField(t *testing.T) {
 	api := check.Value(openapi3.NewLoader().LoadFromData([]byte(functions.OpenAPI)))(t)
 	code := readSource(t, ".", "../shared/store", "../shared/chain/evm")
 	read := map[string]bool{}
-	for _, name := range code.decoded {
-		if slices.Contains(internalBodies, name) {
-			continue
-		}
+	for _, name := range slices.DeleteFunc(code.decoded, func(name string) bool { return slices.Contains(internalBodies, name) }) {
 		schema := schemaNames[name]
 		if schema == "" {
 			schema = strings.ToUpper(name[:1]) + name[1:]

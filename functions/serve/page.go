@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -120,6 +122,26 @@ func readAct(b []byte) (*store.ActPlace, error) {
 		At:     time.UnixMicro(int64(binary.BigEndian.Uint64(b))).UTC(),
 		Source: int(binary.BigEndian.Uint16(b[8:])), ID: int64(binary.BigEndian.Uint64(b[10:])),
 	}, nil
+}
+
+// attentionText is the text of a place in the list of what needs attention.
+func attentionText(p store.AttentionPlace) string {
+	return fmt.Sprintf("%d %d %s", p.Rank, p.Since.UnixMicro(), p.Key)
+}
+
+// readAttention reads a text of [attentionText]; "" is the first place.
+func readAttention(text []byte) (p store.AttentionPlace, err error) {
+	if len(text) == 0 {
+		return p, nil
+	}
+	rank, rest, _ := strings.Cut(string(text), " ")
+	since, key, ok := strings.Cut(rest, " ")
+	micros, err := strconv.ParseInt(since, 10, 64)
+	p.Since, p.Key = time.UnixMicro(micros).UTC(), key
+	if p.Rank, _ = strconv.Atoi(rank); err != nil || !ok || attentionText(p) != string(text) || strings.ContainsRune(key, 0) {
+		return p, errNoPlace
+	}
+	return p, nil
 }
 
 // tokens encodes page tokens; each token has exactly one text.

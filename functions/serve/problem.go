@@ -30,19 +30,15 @@ var (
 	dailyAmountExceeded = web.Code{Name: "DAILY_AMOUNT_EXCEEDED", Status: http.StatusTooManyRequests}
 )
 
-// The time after which a caller can find room again within a limit over time.
+// The time after which a caller can expect to succeed.
 const (
-	rateRetryAfter = 10 * time.Second
-	dayRetryAfter  = time.Hour
+	rateRetryAfter  = 10 * time.Second // there is room again within a limit of a minute
+	dayRetryAfter   = time.Hour        // there is room again within a limit of a day
+	queueRetryAfter = 10 * time.Second // a full queue has room
+	moveRetryAfter  = 10 * time.Second // a move of the database is over
 )
 
 const storedNothing = " This attempt stored nothing; GET /api/v1/tx/by-request shows whether an earlier one did."
-
-// moveRetryAfter is the time after which a caller can expect a database move to be over.
-const moveRetryAfter = 10 * time.Second
-
-// queueRetryAfter is the time after which a caller can expect room in a full queue.
-const queueRetryAfter = 10 * time.Second
 
 // Answer is what a caller may see of an error.
 type Answer struct {
@@ -124,10 +120,7 @@ func Find(answers []Answer, err error) *web.Problem {
 // Problem converts the errors of the inner layers to what a caller may see. It returns an unknown
 // error unchanged; the answer is then UNAVAILABLE.
 func Problem(err error) error {
-	if p := detailed(err); p != nil {
-		return p
-	}
-	if p := Find(answers, err); p != nil {
+	if p := cmp.Or(detailed(err), Find(answers, err)); p != nil {
 		return p
 	}
 	return err

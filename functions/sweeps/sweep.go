@@ -54,8 +54,7 @@ func (a *Server) sweep(w http.ResponseWriter, r *http.Request) error {
 	failures = append(failures, a.within(r.Context(), 20, func(ctx context.Context) error { return telemetry.ShowReading(ctx, began, a.Store) }))
 	failures = append(failures, a.within(r.Context(), 20, a.Store.CountMinutes))
 	_, err := a.Store.KeepPartitions(r.Context())
-	failures = append(failures, err)
-	if err := errors.Join(failures...); err != nil {
+	if err := errors.Join(append(failures, err)...); err != nil {
 		return err
 	}
 	if out != (sweepResponse{}) {
