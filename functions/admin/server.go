@@ -48,8 +48,8 @@ type Server struct {
 	*Desk
 	Signers  Signers
 	Release  func(context.Context, txmanager.Submitter, txmanager.ReleaseRequest) (txmanager.ReleaseResult, error)
-	Requests *transactions.Server
-	Transfer *TransferServer // nil: the deployment offers no transfers
+	Intents  *transactions.Server // serves callers
+	Transfer *TransferServer      // nil: the deployment offers no transfers
 	Webhooks Webhooks
 
 	Nonce  config.Nonce          // the terms of a registration

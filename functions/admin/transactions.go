@@ -37,7 +37,7 @@ func (a *Server) decide(w http.ResponseWriter, r *http.Request, c call[string, d
 	if err != nil {
 		return err
 	}
-	out, err := a.Requests.RecordDecision(r, store.Decision{
+	out, err := a.Intents.RecordDecision(r, store.Decision{
 		TxID: c.on, By: store.Viewer{Caller: c.by, Operator: true}, Action: action, Reason: reason,
 	})
 	if err != nil {
@@ -51,7 +51,7 @@ func (a *Server) decide(w http.ResponseWriter, r *http.Request, c call[string, d
 
 // cancel cancels an intent by an operator's decision, with the reason.
 func (a *Server) cancel(w http.ResponseWriter, r *http.Request, c call[string, reasonRequest]) error {
-	return a.Requests.Cancel(w, r, c.on, store.Viewer{Caller: c.by, Operator: true}, c.reason)
+	return a.Intents.Cancel(w, r, c.on, store.Viewer{Caller: c.by, Operator: true}, c.reason)
 }
 
 type proceedResponse struct {

@@ -136,7 +136,7 @@ func (a *Server) gaugeBalances(ctx context.Context) error {
 }
 
 func gaugeBalancesOn(ctx context.Context, c *serve.Chain, of []txmanager.Submitter) error {
-	balances, err := c.Balances(ctx, of)
+	balances, err := c.Connector.Balances(ctx, of)
 	if err != nil {
 		return err
 	}

@@ -142,7 +142,7 @@ func (a *Server) eachChain(one func(i int, c *serve.Chain) error) error {
 }
 
 func (a *Server) sweepReorgedOf(ctx context.Context, chain *serve.Chain, out *sweepResponse, began time.Time) error {
-	v, err := chain.Query(ctx, txmanager.ChainQuery{})
+	v, err := chain.Connector.Query(ctx, txmanager.ChainQuery{})
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (a *Server) sweepReorgedOf(ctx context.Context, chain *serve.Chain, out *sw
 			heights = append(heights, b.Number)
 		}
 	}
-	if v, err = chain.Query(ctx, txmanager.ChainQuery{HashesAt: heights[max(0, len(heights)-sweptBlocks):]}); err != nil {
+	if v, err = chain.Connector.Query(ctx, txmanager.ChainQuery{HashesAt: heights[max(0, len(heights)-sweptBlocks):]}); err != nil {
 		return err
 	}
 	var failures []error
