@@ -113,16 +113,13 @@ func (a *Server) registration(body registerRequest) (store.Registration, error) 
 	return reg, err
 }
 
-// strictWindow is the code of a window above 1 while nonce.strict.enabled is true.
-var strictWindow = web.Code{Name: "STRICT_WINDOW", Status: http.StatusConflict}
-
 // checkWindow checks a window that an operator gives.
 func (a *Server) checkWindow(n int) error {
 	switch {
 	case n < 1 || n > widestWindow:
 		return web.FieldProblem("maxInFlight", "is %d: want 1 to %d", n, widestWindow)
 	case n > 1 && a.Nonce.Strict:
-		return &web.Problem{Code: strictWindow, Field: "maxInFlight",
+		return &web.Problem{Code: web.Code{Name: "STRICT_WINDOW", Status: http.StatusConflict}, Field: "maxInFlight",
 			Detail: fmt.Sprintf("maxInFlight is %d: above 1 needs nonce.strict.enabled=false; while that is true, give 1", n)}
 	}
 	return nil

@@ -232,7 +232,8 @@ func releaseProblem(err error) error {
 	case errors.Is(err, txmanager.ErrStillReading):
 		return web.UnavailableBecause(err, err.Error()+": ask again; nothing was changed")
 	case errors.Is(err, txmanager.ErrNotLeader):
-		return &web.Problem{Code: serve.NotLeader, Detail: "the submitter is being served; nothing was changed", RetryAfter: notLeaderRetryAfter}
+		return &web.Problem{Code: web.Code{Name: "NOT_LEADER", Status: http.StatusConflict}, RetryAfter: notLeaderRetryAfter,
+			Detail: "the submitter is being served; nothing was changed"}
 	case errors.Is(err, txmanager.ErrDatabaseNotAccepted):
 		return web.NewProblem(serve.TooLate, "%s; nothing was changed", txmanager.ErrDatabaseNotAccepted)
 	case errors.Is(err, txmanager.ErrIncidentClosed):

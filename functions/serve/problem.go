@@ -18,10 +18,8 @@ var (
 	SubmitterRetired = web.Code{Name: "SUBMITTER_RETIRED", Status: http.StatusConflict}
 	submitterInUse   = web.Code{Name: "SUBMITTER_IN_USE", Status: http.StatusConflict}
 	payerWindow      = web.Code{Name: "PAYER_WINDOW", Status: http.StatusConflict}
-	NotLeader        = web.Code{Name: "NOT_LEADER", Status: http.StatusConflict}
 	TooLate          = web.Code{Name: "TOO_LATE", Status: http.StatusConflict}
 	requestRecorded  = web.Code{Name: "REQUEST_RECORDED", Status: http.StatusConflict}
-	moveExpected     = web.Code{Name: "MOVE_EXPECTED", Status: http.StatusServiceUnavailable}
 	queueFull        = web.Code{Name: "QUEUE_FULL", Status: http.StatusTooManyRequests}
 
 	// Codes of policies. Transfers share the two for limits over time.
@@ -136,7 +134,7 @@ func detailed(err error) *web.Problem {
 	var work store.OpenWorkError
 	switch {
 	case store.IsMoving(err):
-		return &web.Problem{Code: moveExpected, RetryAfter: moveRetryAfter, Cause: err,
+		return &web.Problem{Code: web.Code{Name: "MOVE_EXPECTED", Status: http.StatusServiceUnavailable}, RetryAfter: moveRetryAfter, Cause: err,
 			Detail: "the database is about to be moved to another server, and nothing is written meanwhile; nothing was stored: try again later"}
 	case store.IsProposalGone(err):
 		return web.UnavailableBecause(err, "the proposal can no longer be carried out; nothing was changed: read it again")
