@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/big"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/fencepost/fencepost/functions/admin"
 	"github.com/fencepost/fencepost/functions/counted"
-	"github.com/fencepost/fencepost/functions/sweeps"
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
@@ -23,25 +20,6 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
 	"github.com/fencepost/fencepost/shared/txmanager/worker"
 )
-
-// servedChain is a chain that the deployment serves, with its settings.
-type servedChain struct {
-	config.ServedChain
-	connector // nil in a function that queries no node
-
-	nodes  *nodes.Connector // nil: the chain has one node
-	worker *worker.Worker
-}
-
-// connector queries a chain through one node or several.
-type connector interface {
-	txmanager.ChainConnector
-	Balances(ctx context.Context, of []txmanager.Submitter) ([]*big.Int, error)
-	Transaction(ctx context.Context, hash txmanager.Hash) (txmanager.SignedTransaction, error)
-	Payments(ctx context.Context, q chain.PaymentsQuery) (chain.Payments, error)
-	PaymentsStart(ctx context.Context, q chain.PaymentsQuery, before time.Time) (chain.PaymentsStart, error)
-	Close()
-}
 
 // queriesNodes reports whether this function's code queries nodes. A deployment gives no node URL to
 // the others, since a URL often contains a key.
@@ -70,7 +48,7 @@ func (a *App) openChains(context.Context) error {
 	a.places = chain.NewRequestSlots(a.config.RPC.MaxInFlight)
 	for _, of := range a.config.Served() {
 		if !a.queriesNodes() {
-			a.chains = append(a.chains, &servedChain{ServedChain: of})
+			a.chains = append(a.chains, &serve.Chain{ServedChain: of})
 			continue
 		}
 		if len(of.URLs) == 0 { // possible only for the default chain
@@ -86,8 +64,8 @@ func (a *App) openChains(context.Context) error {
 }
 
 // openChain connects to the nodes of one chain. A single node is queried directly, without a quorum.
-func (a *App) openChain(of config.ServedChain) (*servedChain, error) {
-	c := &servedChain{ServedChain: of}
+func (a *App) openChain(of config.ServedChain) (*serve.Chain, error) {
+	c := &serve.Chain{ServedChain: of}
 	rpc := a.config.RPC
 	family, err := a.base.Families.Named(of.Namespace)
 	if err != nil {
@@ -112,16 +90,18 @@ func (a *App) openChain(of config.ServedChain) (*servedChain, error) {
 	}
 	if len(of.URLs) == 1 {
 		one, err := open(of.URLs[0].Reveal(), "")
-		c.connector = one
+		c.Connector, c.Nodes = counted.Chain{Connector: one}, []chain.Node{one}
 		return c, err
 	}
-	o := nodes.Options{ChainID: of.ID, Open: open, Quorum: of.Quorum, MaxLag: uint64(rpc.MaxLag), ExcludeFor: rpc.LeaveOut, Watch: a.watchNode(of.ID)}
-	for _, url := range of.URLs {
-		o.URLs = append(o.URLs, url.Reveal())
+	several, err := nodes.New(nodes.Options{
+		ChainID: of.ID, URLs: serve.ViewsOf(of.URLs, config.Secret.Reveal), Open: open, Quorum: of.Quorum, MaxLag: uint64(rpc.MaxLag),
+		ExcludeFor: rpc.LeaveOut, Watch: a.watchNode(of.ID),
+	})
+	if err != nil {
+		return nil, err
 	}
-	several, err := nodes.New(o)
-	c.connector, c.nodes = several, several
-	return c, err
+	c.Connector, c.Nodes, c.Several = counted.Chain{Connector: several}, several.Members(), several
+	return c, nil
 }
 
 // openNode opens a node by the extensions' code, or by its family where that opens none.
@@ -188,11 +168,12 @@ func (a *App) watchNode(chain uint64) func(context.Context, string, nodes.Health
 
 // openWorkers makes a copy of the worker template for each chain.
 func (a *App) openWorkers(like worker.Worker) {
+	a.workers = make(map[*serve.Chain]*worker.Worker)
 	for _, c := range a.chains {
 		one := like
 		one.Rules = chainRules(a.config, c.ServedChain)
 		a.extendRules(&one.Rules)
-		c.worker = &one
+		a.workers[c] = &one
 	}
 }
 
@@ -211,7 +192,7 @@ func (a *App) extendRules(r *rules.Rules) {
 
 // servedOf returns the chain of a submitter. The error wraps [store.ErrUnknownSubmitter], since a
 // chain that is not served has no submitters.
-func (a *App) servedOf(s txmanager.Submitter) (*servedChain, error) {
+func (a *App) servedOf(s txmanager.Submitter) (*serve.Chain, error) {
 	for _, c := range a.chains {
 		if c.ID == s.ChainID() && c.Namespace == s.Namespace() {
 			return c, nil
@@ -226,10 +207,10 @@ func (a *App) chainOf(s txmanager.Submitter) (txmanager.ChainConnector, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.connector == nil {
+	if c.Connector == nil {
 		return nil, fmt.Errorf("chain %d: the function %s queries no node", c.ID, a.config.Platform.FunctionTarget)
 	}
-	return counted.Chain{ChainConnector: c.connector}, nil
+	return c.Connector, nil
 }
 
 // workerFor returns the worker for the submitter's chain.
@@ -238,7 +219,7 @@ func (a *App) workerFor(s txmanager.Submitter) (*worker.Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.worker, nil
+	return a.workers[c], nil
 }
 
 // release releases a submitter from PROTECT.
@@ -250,64 +231,11 @@ func (a *App) release(ctx context.Context, s txmanager.Submitter, l txmanager.Re
 	return worker.ReleaseSubmitter(ctx, s, l)
 }
 
-// sweptChains returns the chains as the sweep sees them.
-func (a *App) sweptChains() (all []sweeps.Chain) {
-	for _, c := range a.chains {
-		swept := sweeps.Chain{Namespace: c.Namespace, ID: c.ID, Connector: c.connector}
-		if c.nodes != nil {
-			swept.Excluded = func() int { return len(c.nodes.Excluded()) }
-		}
-		all = append(all, swept)
-	}
-	return all
-}
-
-// chainPort is the chains as the servers see them.
-type chainPort struct{ app *App }
-
-// Connector returns the connector of a submitter's chain.
-func (p chainPort) Connector(s txmanager.Submitter) (txmanager.ChainConnector, error) {
-	return p.app.chainOf(s)
-}
-
-// RulesOf returns the rules of a submitter's chain.
-func (p chainPort) RulesOf(s txmanager.Submitter) (rules.Rules, error) {
-	c, err := p.app.servedOf(s)
+// rulesOf returns the rules of a submitter's chain.
+func (a *App) rulesOf(s txmanager.Submitter) (rules.Rules, error) {
+	worker, err := a.workerFor(s)
 	if err != nil {
 		return rules.Rules{}, err
 	}
-	return c.worker.Rules, nil
-}
-
-// IDs lists the ids of all served chains as text.
-func (p chainPort) IDs() string {
-	var ids []string
-	for _, c := range p.app.chains {
-		ids = append(ids, fmt.Sprint(c.ID))
-	}
-	return strings.Join(ids, ", ")
-}
-
-// Served returns the chains with their nodes.
-func (p chainPort) Served() (all []admin.ServedChain) {
-	for _, c := range p.app.chains {
-		one := admin.ServedChain{
-			Namespace: c.Namespace, ID: c.ID, BlockTime: c.BlockTime, Finality: txmanager.Finality(c.Finality), Confirmations: uint64(c.Confirmations), Quorum: 1,
-		}
-		if c.nodes != nil {
-			one.Quorum, one.Nodes, one.Health = c.nodes.Quorum(), c.nodes.Members(), c.health
-		} else if single, ok := c.connector.(chain.Node); ok {
-			one.Nodes = []chain.Node{single}
-		}
-		all = append(all, one)
-	}
-	return all
-}
-
-// health returns what this process remembers of each of the chain's nodes.
-func (c *servedChain) health() (all []admin.NodeHealth) {
-	for _, h := range c.nodes.Health() {
-		all = append(all, admin.NodeHealth{Excluded: string(h.Excluded), Until: h.Until, Failure: h.Failure, FailedAt: h.FailedAt})
-	}
-	return all
+	return worker.Rules, nil
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -33,13 +32,14 @@ func (a *App) openStore(ctx context.Context) (err error) {
 		a.cloudSQL = cloudsql.New(db.Instance)
 		dial = a.cloudSQL.Dial
 	}
+	slowest := slices.MaxFunc(a.config.Served(), func(a, b config.ServedChain) int { return cmp.Compare(a.BlockTime, b.BlockTime) })
 	o := store.Options{
 		URL: db.URL.Reveal(), Dial: dial, MaxConns: int(db.MaxConns), Lease: leaseRules(a.config.Lease),
 		StatementTimeout: db.StatementTimeout, LockTimeout: db.LockTimeout,
 		IdleInTransactionTimeout: db.IdleInTransactionTimeout, StuckAfter: a.config.Stuck.After, Tracer: store.Costs{},
 		Events: eventMode(a.config.Events), OnEvents: serve.LogEvents(a.base.Log),
 		GasBumpAfter: bumpAfter(a.config.GasBump), AnyCaller: !a.config.Auth.OpenIssuer, Strict: a.config.Nonce.Strict,
-		AcquireWait: a.config.Advance.BatchWait, BlockTime: longestBlockTime(a.config.Served()),
+		AcquireWait: a.config.Advance.BatchWait, BlockTime: slowest.BlockTime,
 	}
 	if a.acceptsIntents() {
 		o.MACs = a.intents
@@ -49,14 +49,6 @@ func (a *App) openStore(ctx context.Context) (err error) {
 	}
 	a.store.Store, err = store.Open(ctx, o)
 	return err
-}
-
-// longestBlockTime is the longest block time of the chains.
-func longestBlockTime(served []config.ServedChain) (longest time.Duration) {
-	for _, c := range served {
-		longest = max(longest, c.BlockTime)
-	}
-	return longest
 }
 
 func (a *App) openExport(ctx context.Context) (err error) {
@@ -97,7 +89,7 @@ func (a *App) openVerifiers(context.Context) (err error) {
 
 func (a *App) openTasks() {
 	t := a.config.Tasks
-	a.tasks = tasks.New(tasks.Options{
+	a.base.Tasks = tasks.New(tasks.Options{
 		Parent:   "projects/" + t.Project + "/locations/" + t.Location,
 		Endpoint: t.Endpoint, QueuePrefix: t.QueuePrefix, QueueShards: t.QueueShards,
 		TargetURL: t.TargetURL, ServiceAccount: t.ServiceAccount, Audience: a.config.Auth.InternalAudience,
@@ -109,10 +101,7 @@ func (a *App) openTasks() {
 // without a key. A process that signs does start: the intents that it cannot check wait.
 func (a *App) openIntents(context.Context) error {
 	a.kms = kms.New(kms.Options{Endpoint: a.config.Signer.KMSEndpoint, Timeout: a.config.Signer.Timeout})
-	var texts []string
-	for _, key := range a.config.Intents.MACKeys {
-		texts = append(texts, key.Reveal())
-	}
+	texts := serve.ViewsOf(a.config.Intents.MACKeys, config.Secret.Reveal)
 	keys, err := intentmac.New(texts, a.kms)
 	switch {
 	case err != nil:

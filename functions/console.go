@@ -70,11 +70,7 @@ func (a *App) openConsole() error {
 	if err := a.config.Require(requiredForConsole...); err != nil {
 		return err
 	}
-	var keys []string
-	for _, key := range c.SessionKeys {
-		keys = append(keys, key.Reveal())
-	}
-	sealer, err := signin.NewSealer(keys)
+	sealer, err := signin.NewSealer(serve.ViewsOf(c.SessionKeys, config.Secret.Reveal))
 	if err != nil {
 		return fmt.Errorf("console.sessionKeys: %w", err)
 	}

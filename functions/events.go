@@ -52,9 +52,9 @@ func (a *App) openEvents() (*events.Worker, error) {
 	if c.Mode == config.EventsWebhook && len(endpoints) == 0 {
 		return nil, errors.New("events.mode is webhook, and there is no endpoint: set FENCEPOST_EVENTS_WEBHOOK_URLS (events.webhook.urls), or compile a publisher in (Extensions.Publishers)")
 	}
-	a.base.Events.Endpoints, a.base.Events.Tasks = endpoints, a.tasks
+	a.base.Endpoints = endpoints
 	return &events.Worker{
-		Book: eventlog.New(a.store.Store), Endpoints: endpoints, Publishers: publishers, Wake: a.tasks, Rules: leaseRules(a.config.Lease),
+		Book: eventlog.New(a.store.Store), Endpoints: endpoints, Publishers: publishers, Wake: a.base.Tasks, Rules: leaseRules(a.config.Lease),
 		EndAfter: a.base.Deadline / 2, Node: a.base.Node, Log: a.base.Log, Told: countDelivered, At: a.base.Points.At,
 	}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"time"
 
@@ -58,7 +59,8 @@ type App struct {
 	started    func(context.Context) error // whether it may get requests
 	cloudSQL   *cloudsql.Instance          // nil if database.url names the database's host
 	places     chain.RequestSlots          // request slots for node calls, shared by all chains
-	chains     []*servedChain              // the default one first
+	chains     []*serve.Chain              // the default one first
+	workers    map[*serve.Chain]*worker.Worker
 	intents    *intentmac.Keys
 	signers    signer.Directory
 	kms        *kms.Client
@@ -136,7 +138,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 	}
 	a := &App{config: c, extensions: ext, gate: web.NewGate(), services: webhook.NewClient()}
 	a.base = &serve.Base{
-		Log: log, Node: node, Points: points, Auth: c.Auth, Events: new(serve.Deliveries),
+		Log: log, Node: node, Points: points, Auth: c.Auth,
 		AtWork:       web.NewCallers(c.HTTP.MaxRequestsPerCaller, c.HTTP.MaxBytesPerCaller, c.HTTP.MaxBodyBytes),
 		MaxBodyBytes: c.HTTP.MaxBodyBytes, Deadline: deadline(c), Namespace: c.Served()[0].Namespace, ChainID: c.Chain.ID, Families: families,
 	}
@@ -167,35 +169,34 @@ func (a *App) serve() error {
 	}
 	a.openWorkers(worker.Worker{
 		Service: session.Service{
-			Store: a.store, ChainOf: a.chainOf, Tasks: a.tasks, Timing: timing(a.config), Node: a.base.Node, Log: a.base.Log,
+			Store: a.store, ChainOf: a.chainOf, Tasks: a.base.Tasks, Timing: timing(a.config), Node: a.base.Node, Log: a.base.Log,
 			Reached: a.base.Points, Watcher: counted.Watcher{}, Stopping: a.gate.Stopping,
 		},
 		Intents: a.intents, SignerNamed: func(name string) txmanager.Signer { return counted.NewSigner(a.signers, name) }, Handlers: all, Resolution: a.extensions.Stuck, Limits: workerLimits(a.config),
 	})
-	chains := chainPort{a}
 	a.workerOf, a.hooks, a.maxQueued = a.workerFor, c.Hooks, c.Queue.MaxPerSubmitter
 	a.transactions = &transactions.Server{
-		Base: a.base, Store: a.store, Tasks: a.tasks, RulesOf: chains.RulesOf, Handlers: a.handlers,
+		Base: a.base, Store: a.store, RulesOf: a.rulesOf, Handlers: a.handlers,
 		MaxQueued: c.Queue.MaxPerSubmitter, Held: transactions.NewHolds(), EventsKept: c.Events.Kept(), EventsMode: string(c.Events.Mode),
 	}
 	a.steps = &steps.Server{Base: a.base, WorkerOf: a.workerFor, Deliveries: deliveries, Slots: steps.NewDeliverySlots(deliveries.Endpoints)}
 	a.sweeps = &sweeps.Server{
-		Base: a.base, Store: a.store.Store, Tasks: a.tasks, Chains: a.sweptChains(), RulesOf: chains.RulesOf, Transfers: a.transfers.store,
+		Base: a.base, Store: a.store.Store, Chains: a.chains, RulesOf: a.rulesOf, Transfers: a.transfers.store,
 		Rules: a.transfers.rules, Grace: c.Sweep.Grace, Batch: c.Sweep.Batch, MaxQueued: c.Queue.MaxPerSubmitter,
 		ShownBalances: c.Telemetry.Balances, EventsKeep: c.Events.Keep, UnusualPerMinute: c.Transfer.UnusualPerMinute,
 	}
 	if c.Conservation.ChainBlocks > 0 {
 		a.sweeps.Unread = checks.New(a.store.Pool()).Unread
 	}
-	desk := &admin.Desk{Base: a.base, Store: a.store.Store, Chains: chains, Approvals: c.Approvals}
+	desk := &admin.Desk{Base: a.base, Store: a.store.Store, Chains: a.chains, ChainOf: a.chainOf, RulesOf: a.rulesOf, Approvals: c.Approvals}
 	a.admin = &admin.Server{
-		Desk: desk, Signers: a.signers, Release: a.release, Decide: a.transactions.RecordDecision, Cancel: a.transactions.Cancel, Tasks: a.tasks, Nonce: c.Nonce,
+		Desk: desk, Signers: a.signers, Release: a.release, Intents: a.transactions, Nonce: c.Nonce,
 		Limits: a.attentionLimits(), Settings: c.Differences(),
-		Webhooks: admin.Webhooks{Log: eventlog.New(a.store.Store), Settings: c.Events, Tasks: a.tasks},
+		Webhooks: admin.Webhooks{Log: eventlog.New(a.store.Store), Settings: c.Events},
 	}
 	if p := &a.transfers; p.server != nil {
 		a.admin.Transfer = &admin.TransferServer{
-			Desk: desk, Transfers: p.server, Checks: p.checks, Payouts: p.payouts, Adjust: p.trading.Adjust, AddAsset: p.trading.AddAsset, RescueAfter: p.rules.RescueAfter,
+			Desk: desk, Transfers: p.server, Checks: p.checks, Payouts: p.payouts, Trading: p.trading, RescueAfter: p.rules.RescueAfter,
 		}
 	}
 	if a.servesConsole() {
@@ -215,7 +216,7 @@ func (a *App) Close(ctx context.Context) error {
 		return delivered
 	}
 	for _, c := range a.chains {
-		if c.connector != nil {
+		if c.Connector != nil {
 			c.Close()
 		}
 	}
@@ -223,7 +224,7 @@ func (a *App) Close(ctx context.Context) error {
 	if a.transfers.trading != nil {
 		a.transfers.trading.Close()
 	}
-	failures := []error{a.tasks.Close(), a.kms.Close(), a.topic.Close(), a.base.Mark.Close()}
+	failures := []error{a.base.Tasks.Close(), a.kms.Close(), a.topic.Close(), a.base.Mark.Close()}
 	if a.cloudSQL != nil {
 		failures = append(failures, a.cloudSQL.Close())
 	}
@@ -245,19 +246,14 @@ func (a *App) Gate() *web.Gate { return a.gate }
 
 // routes maps each function to the paths that it serves.
 func (a *App) routes() map[string]func(*web.Mux) {
-	routes := a.databaseRoutes()
+	routes := make(map[string]func(*web.Mux))
 	if a.console != nil {
 		routes[config.ConsoleTarget] = a.routeConsole
 	}
-	return routes
-}
-
-// databaseRoutes are the routes of the functions that use the database.
-func (a *App) databaseRoutes() map[string]func(*web.Mux) {
-	if a.store.Store == nil {
-		return map[string]func(*web.Mux){}
+	if a.store.Store == nil { // the console alone
+		return routes
 	}
-	routes := map[string]func(*web.Mux){
+	maps.Copy(routes, map[string]func(*web.Mux){
 		"create":   a.transactions.RouteCreate,
 		"query":    a.routeQuery,
 		"cancel":   a.transactions.RouteCancel,
@@ -268,7 +264,7 @@ func (a *App) databaseRoutes() map[string]func(*web.Mux) {
 		"publish":  a.steps.RoutePublish,
 		"sweep":    a.sweeps.RouteSweep,
 		"admin":    a.admin.RouteAdmin,
-	}
+	})
 	if t := a.transfers.server; t != nil {
 		routes["transfer"], routes["conservation"] = t.RouteTransfer, t.RouteConservation
 	}

@@ -18,9 +18,6 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager/reservation"
 )
 
-// hookCaller is the caller name of reservations. A submitter's callers must include it.
-const hookCaller = store.HooksCaller
-
 // ErrHooksOff reports that hooks.enabled is false. Nothing was changed.
 var ErrHooksOff = errors.New("the low-level hooks are off: set hooks.enabled to use them")
 
@@ -85,7 +82,7 @@ func (a *calls) Allocate(ctx context.Context, s txmanager.Submitter, owner strin
 	if err := a.hooksAllowed(ctx, s); err != nil {
 		return nil, err
 	}
-	ask := txmanager.ReserveRequest{Owner: owner, For: a.hooks.ReservationTimeout, Caller: hookCaller, Requests: requests}
+	ask := txmanager.ReserveRequest{Owner: owner, For: a.hooks.ReservationTimeout, Caller: store.HooksCaller, Requests: requests}
 	for range requests {
 		id, err := uuid.NewV7()
 		if err != nil {
@@ -192,7 +189,7 @@ func (a *calls) recheckReservation(ctx context.Context, s txmanager.Submitter) {
 	ctx = context.WithoutCancel(ctx)
 	v, err := a.store.Submitter(ctx, s)
 	if err == nil {
-		err = a.tasks.EnqueueAdvance(ctx, s, v.FencingToken)
+		err = a.base.Tasks.EnqueueAdvance(ctx, s, v.FencingToken)
 	}
 	if err != nil {
 		a.base.Log.WarnContext(ctx, "no advance task for a hook that was answered again", telemetry.SubmitterKey, s, "error", err.Error())
@@ -249,8 +246,8 @@ func (a *calls) hooksAllowed(ctx context.Context, s txmanager.Submitter) error {
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(v.Callers, hookCaller) {
-		return fmt.Errorf("%s, whose callers do not name %q: %w", s, hookCaller, store.ErrUnknownSubmitter)
+	if !slices.Contains(v.Callers, store.HooksCaller) {
+		return fmt.Errorf("%s, whose callers do not name %q: %w", s, store.HooksCaller, store.ErrUnknownSubmitter)
 	}
 	return nil
 }

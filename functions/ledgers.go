@@ -71,13 +71,13 @@ func (a *App) openLedgers(p *transferParts) (err error) {
 		return err
 	}
 	monitor := a.monitor(p.checks, money, p.trading)
-	coordinator.At, coordinator.Stopping, coordinator.Proof = a.base.Points, a.gate.Stopping, evidence{monitor, p.checks}.proof
+	coordinator.At, coordinator.Stopping, coordinator.Proof = a.base.Points, a.gate.Stopping, p.proof
 	acts := &transfer.Accounts{
 		Store: p.store, Ledgers: map[transfer.AccountType]transfer.OutsideLedger{transfer.Funding: money, transfer.Spot: p.trading}, Core: p.trading,
 		Timeout: a.config.Transfer.CallTimeout, At: a.base.Points.At,
 	}
 	p.server = &usertransfers.Server{
-		Base: a.base, Acts: acts, Spot: spotOf(p.trading, a.config.Transfer.CallTimeout), Users: users, Store: p.store, Coordinator: coordinator, Monitor: monitor, Tasks: a.tasks,
+		Base: a.base, Acts: acts, Spot: spotOf(p.trading, a.config.Transfer.CallTimeout), Users: users, Store: p.store, Coordinator: coordinator, Monitor: monitor,
 		Terms: transferTerms(a.config.Transfer), RetryFirst: p.rules.RetryFirst, PayoutMaxGas: a.config.Transfer.PayoutMaxGas, Pays: p.payouts.Off() == nil,
 	}
 	return nil
@@ -132,7 +132,7 @@ func (a *App) paymentsChainOf(s txmanager.Submitter) (chain payout.PaymentsChain
 	if err != nil {
 		return nil, false, 0, err
 	}
-	return of.connector, of.Finality == config.FinalityFinalized, uint64(of.Confirmations), nil
+	return of.Connector, of.Finality == config.FinalityFinalized, uint64(of.Confirmations), nil
 }
 
 // balancesOf reads the core's balances in the form that the check of conservation takes.
@@ -166,17 +166,11 @@ func transferTerms(c config.Transfer) transfer.Terms {
 	}
 }
 
-// evidence reads the journals' evidence about transfers.
-type evidence struct {
-	monitor *conservation.Monitor
-	checks  *checks.Book
-}
-
 // proof reports whether the journals contain the operation of t. It first runs a check of conservation
 // to read the newest entries; the check's verdict is not used. Proof that a refund is missing also
 // requires the journal's withdrawal.
-func (p evidence) proof(ctx context.Context, t transfer.Transfer, op transfer.Op) (applied bool, err error) {
-	if _, err := p.monitor.Check(ctx, false); err != nil {
+func (p *transferParts) proof(ctx context.Context, t transfer.Transfer, op transfer.Op) (applied bool, err error) {
+	if _, err := p.server.Monitor.Check(ctx, false); err != nil {
 		return false, err
 	}
 	e, err := p.checks.EvidenceOf(ctx, t.ReqID)

@@ -1,10 +1,8 @@
 package functions
 
 import (
-	"context"
 	"slices"
 
-	"github.com/fencepost/fencepost/functions/counted"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -27,7 +25,7 @@ func refundsFinality(c config.Config) (txmanager.Finality, uint64) {
 func (a *App) payoutLedger(transfers payout.Transfers) *payout.Ledger {
 	finality, confirmations := refundsFinality(a.config)
 	l := payout.New(payout.Options{
-		Transfers: transfers, Families: a.base.Families, Manager: a.store, Tasks: a.tasks, QueueBound: a.config.Queue.MaxPerSubmitter,
+		Transfers: transfers, Families: a.base.Families, Manager: a.store, Tasks: a.base.Tasks, QueueBound: a.config.Queue.MaxPerSubmitter,
 		ChainOf: a.payoutChainOf, Finality: finality, Confirmations: confirmations, FinalityOf: a.payoutFinalityOf,
 		Log: a.base.Log, At: a.base.Points,
 	})
@@ -37,23 +35,12 @@ func (a *App) payoutLedger(transfers payout.Transfers) *payout.Ledger {
 	return l
 }
 
-// payoutChain is a payer's chain that counts its queries.
-type payoutChain struct {
-	counted.Chain
-	connector connector
-}
-
-// Transaction implements [payout.Chain].
-func (c payoutChain) Transaction(ctx context.Context, hash txmanager.Hash) (txmanager.SignedTransaction, error) {
-	return c.connector.Transaction(ctx, hash)
-}
-
 func (a *App) payoutChainOf(s txmanager.Submitter) (payout.Chain, error) {
 	c, err := a.servedOf(s)
 	if err != nil {
 		return nil, err
 	}
-	return payoutChain{counted.Chain{ChainConnector: c.connector}, c.connector}, nil
+	return c.Connector, nil
 }
 
 // payoutFinalityOf returns how transactions of the payer's chain become final.

@@ -35,10 +35,7 @@ func TestDescriptionHasEveryRequestField(t *testing.T) {
 	api := check.Value(openapi3.NewLoader().LoadFromData([]byte(functions.OpenAPI)))(t)
 	code := readSource(t, ".", "../shared/store", "../shared/chain/evm")
 	read := map[string]bool{}
-	for _, name := range code.decoded {
-		if slices.Contains(internalBodies, name) {
-			continue
-		}
+	for _, name := range slices.DeleteFunc(code.decoded, func(name string) bool { return slices.Contains(internalBodies, name) }) {
 		schema := schemaNames[name]
 		if schema == "" {
 			schema = strings.ToUpper(name[:1]) + name[1:]
@@ -142,14 +139,15 @@ func readSource(t *testing.T, folders ...string) source {
 		})
 		check.OK(t)(err)
 	}
-	delete(found, "B") // the type parameter of the operators' calls
 	code.decoded = slices.Sorted(maps.Keys(found))
 	return code
 }
 
-// add adds the struct types of a file, the types that it decodes, and the payload's fields.
+// add adds the struct types of a file, the types that it decodes, and the payload's fields. A body's type has a name that ends
+// in Request, and is an argument of a generic type or function, or the type of a parameter body.
 func (s *source) add(tree *ast.File, folder string, decoded map[string]bool) {
 	ast.Inspect(tree, func(n ast.Node) bool {
+		var body ast.Expr
 		switch n := n.(type) {
 		case *ast.TypeSpec:
 			if structure, ok := n.Type.(*ast.StructType); ok && folder == "." {
@@ -158,20 +156,20 @@ func (s *source) add(tree *ast.File, folder string, decoded map[string]bool) {
 				s.structs[tree.Name.Name+"."+n.Name.Name] = structure
 			}
 		case *ast.IndexExpr:
-			if function, ok := n.X.(*ast.SelectorExpr); ok && function.Sel.Name == "Decode" && nameOf(function.X) == "web" {
-				decoded[nameOf(n.Index)] = true
-			}
-			if name := nameOf(n.X); name == "submitterCall" || name == "transferCall" {
-				decoded[nameOf(n.Index)] = true
-			}
+			body = n.Index
 		case *ast.IndexListExpr:
-			if nameOf(n.X) == "call" { // an operator's call of package admin: its subject and its body
-				decoded[nameOf(n.Indices[1])] = true
+			body = n.Indices[1]
+		case *ast.Field:
+			if len(n.Names) == 1 && n.Names[0].Name == "body" {
+				body = n.Type
 			}
 		case *ast.FuncDecl:
 			if n.Name.Name == "ParsePayload" && n.Recv == nil {
 				s.payload = literalsIn(n.Body)
 			}
+		}
+		if name := nameOf(body); folder == "." && strings.HasSuffix(name, "Request") {
+			decoded[name] = true
 		}
 		return true
 	})

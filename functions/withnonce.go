@@ -14,7 +14,6 @@ import (
 	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/store"
-	"github.com/fencepost/fencepost/shared/tasks"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/worker"
@@ -28,7 +27,6 @@ var ErrNoHandler = errors.New("no handler has that name")
 type calls struct {
 	base      *serve.Base
 	store     counted.Store
-	tasks     *tasks.Tasks
 	workerOf  func(txmanager.Submitter) (*worker.Worker, error)
 	handlers  []string // the handlers that requests may name
 	hooks     config.Hooks
@@ -75,10 +73,7 @@ func (a *calls) WithNonce(ctx context.Context, s txmanager.Submitter, request, h
 		return "", err
 	}
 	if accepted.Queued {
-		if err := a.tasks.EnqueueAdvance(context.WithoutCancel(ctx), s, accepted.Token); err != nil {
-			a.base.Log.WarnContext(ctx, "no advance task: the sweep will find the intent",
-				telemetry.SubmitterKey, s, telemetry.TxIDKey, accepted.TxID, "error", err.Error())
-		}
+		a.base.EnqueueAdvance(ctx, s, accepted.Token, telemetry.TxIDKey, accepted.TxID)
 	}
 	return accepted.TxID, nil
 }

@@ -21,7 +21,7 @@ var makes = map[string][]string{
 	"Tasks.SweepAct":         {"transfer"},
 	"Tasks.Sweep":            {}, // whose kinds stand with sweepTasks
 	"worker.ServeSubmitter":  {"advance", "receipt", "confirm", "resubmit"},
-	"a.Decide":               {"advance"},
+	"Intents.RecordDecision": {"advance"},
 	"a.Release":              {"advance"},
 	"Coordinator.Drive":      {"advance"}, // of a payout
 	"Coordinator.Resolve":    {"advance"},
@@ -135,7 +135,7 @@ func asksLedgers(used map[string]bool) bool { return usesAny(used, "Coordinator.
 
 // queriesNodes is true where the code queries a chain's nodes, itself or through a ledger.
 func queriesNodes(used map[string]bool) bool {
-	return usesAny(used, "a.WorkerOf", "a.Release", "Chains.Connector", "Connector.") || asksLedgers(used)
+	return usesAny(used, "a.WorkerOf", "a.Release", "a.ChainOf", "Connector.") || asksLedgers(used)
 }
 
 // A function may make tasks on the queues that its code makes tasks on: where it may

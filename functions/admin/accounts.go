@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/fencepost/fencepost/functions/serve"
@@ -15,17 +16,6 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/web"
 )
-
-// routeAccounts serves assets and accounts, as the function admin.
-func (a *TransferServer) routeAccounts(mux *web.Mux) {
-	a.read(mux, "GET /admin/v1/assets", list(a.listAssets))
-	a.transferAct(mux, "PUT /admin/v1/assets/{asset}", withReason(a.Desk, pathAsset, a.putAsset))
-	a.read(mux, "GET /admin/v1/accounts", list(a.listAccounts, "user", "asset"))
-	a.read(mux, "GET /admin/v1/accounts/{user}/{asset}", showOf(a.pathAccount, a.detail))
-	a.transferAct(mux, "POST /admin/v1/accounts/{user}/{asset}/deposits", a.asBooker(transfer.ActDeposit))
-	a.transferAct(mux, "POST /admin/v1/accounts/{user}/{asset}/withdrawals", a.asBooker(transfer.ActWithdrawal))
-	a.transferAct(mux, "POST /admin/v1/accounts/{user}/{asset}/status", withReason(a.Desk, a.pathAccount, a.setAccountStatus))
-}
 
 // account is the subject of calls about a user's accounts in an asset.
 type account struct {
@@ -67,7 +57,7 @@ func (a *TransferServer) listAccounts(r *http.Request, q map[string]string) (out
 	if err != nil {
 		return out, err
 	}
-	return a.Transfers.AccountPage(r.Context(), user, q)
+	return a.Transfers.AccountPage(r, user, q)
 }
 
 // maxActs is how many acts an account shows.
@@ -201,9 +191,7 @@ func moneyOrder(of account, body moneyRequest) (o transfer.MoneyOrder, err error
 	if err != nil {
 		return o, err
 	}
-	switch o.Ledger = transfer.AccountType(cmp.Or(ledger, string(transfer.Funding))); o.Ledger {
-	case transfer.Funding, transfer.Spot:
-	default:
+	if o.Ledger = transfer.AccountType(cmp.Or(ledger, string(transfer.Funding))); o.Ledger != transfer.Funding && o.Ledger != transfer.Spot {
 		return o, web.FieldProblem("account", "is %.40q: want FUNDING or SPOT", ledger)
 	}
 	if err := setEnding(&o, body); err != nil {
@@ -309,18 +297,14 @@ func replyAct(w http.ResponseWriter, r *http.Request, act transfer.Act, v client
 	}
 	switch act.Answer() {
 	case transfer.ActTaken:
-		p.Code = idTaken
+		p.Code = web.Code{Name: "ID_TAKEN", Status: http.StatusUnprocessableEntity}
 		p.Detail = "the core's journal has another user, asset or amount under this id; nothing was booked for this one: find out which is right before you send a new id"
 	case transfer.ActNotApplied:
-		p.Code = wasNotApplied
+		p.Code = web.Code{Name: "NOT_APPLIED", Status: http.StatusUnprocessableEntity}
 		p.Detail = "the core has forgotten this id, and its journal does not have it; nothing was booked, and nothing will be: send a new id to book it"
 	}
 	return p
 }
-
-var wasNotApplied = web.Code{Name: "NOT_APPLIED", Status: http.StatusUnprocessableEntity}
-
-var idTaken = web.Code{Name: "ID_TAKEN", Status: http.StatusUnprocessableEntity}
 
 type statusRequest struct {
 	reasonRequest
@@ -330,9 +314,7 @@ type statusRequest struct {
 // setAccountStatus freezes, disables or activates a user's accounts in both ledgers. The answer shows
 // each ledger's state: 200 if they agree, else 202.
 func (a *TransferServer) setAccountStatus(w http.ResponseWriter, r *http.Request, c call[account, statusRequest]) error {
-	switch c.body.Status {
-	case transfer.StatusActive, transfer.StatusFrozen, transfer.StatusDisabled:
-	default:
+	if !slices.Contains([]string{transfer.StatusActive, transfer.StatusFrozen, transfer.StatusDisabled}, c.body.Status) {
 		return web.FieldProblem("status", "is %.40q: want ACTIVE, FROZEN or DISABLED", c.body.Status)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), usertransfers.DriveWithin)

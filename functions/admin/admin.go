@@ -18,41 +18,6 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// RouteAdmin serves the function admin.
-func (a *Server) RouteAdmin(mux *web.Mux) {
-	a.acts = web.NewMux()
-	a.act(mux, "POST /admin/v1/submitters", withBody(a.Desk, noSubject, a.register))
-	a.read(mux, "GET /admin/v1/submitters", list(a.listSubmitters, "state", "sort"))
-	a.read(mux, "GET /admin/v1/submitters/{submitter}", showOf(a.pathSubmitter, a.showSubmitter))
-	a.act(mux, "PATCH /admin/v1/submitters/{submitter}", withReason(a.Desk, a.pathSubmitter, a.updateSubmitter))
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/retire", withReason(a.Desk, a.pathSubmitter, a.retireSubmitter))
-	a.read(mux, "GET /admin/v1/submitters/{submitter}/changes", listOf(a.pathSubmitter, a.listChanges))
-	a.read(mux, "GET /admin/v1/submitters/{submitter}/incidents", listOf(a.pathSubmitter, a.listIncidents))
-	a.read(mux, "GET /admin/v1/submitters/{submitter}/policy/use", listOf(a.pathSubmitter, a.policyUse))
-	a.act(mux, "PUT /admin/v1/submitters/{submitter}/policy", withBody(a.Desk, a.pathSubmitter, a.putPolicy))
-	a.act(mux, "PUT /admin/v1/submitters/{submitter}/callers", withBody(a.Desk, a.pathSubmitter, a.putCallers))
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/suspend", withReason(a.Desk, a.pathSubmitter, a.suspendSubmitter))
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/resume", withReason(a.Desk, a.pathSubmitter, a.resumeSubmitter))
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/queue/cancel", a.DeliverAfter(withReason(a.Desk, a.pathSubmitter, a.cancelQueue)))
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/release", a.DeliverAfter(withBody(a.Desk, a.pathSubmitter, a.release)))
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/signer", withReason(a.Desk, a.pathSubmitter, a.changeSigner))
-	a.read(mux, "GET /admin/v1/submitters/{submitter}/lost", listOf(a.pathSubmitter, a.lost))
-	a.act(mux, "POST /admin/v1/database/accept", withReason(a.Desk, noSubject, a.acceptDatabase))
-	a.act(mux, "POST /admin/v1/database/release-untouched", a.DeliverAfter(withBody(a.Desk, noSubject, a.releaseUntouched)))
-	a.act(mux, "POST /admin/v1/tx/{txId}/decide", a.DeliverAfter(withBody(a.Desk, serve.PathTxID, a.decide)))
-	a.act(mux, "POST /admin/v1/tx/{txId}/cancel", a.DeliverAfter(withReason(a.Desk, serve.PathTxID, a.cancel)))
-	a.routeHeld(mux)
-	a.routePast(mux)
-	a.routeLists(mux)
-	a.routeViews(mux)
-	a.routeProposals(mux)
-	a.routeWebhooks(mux)
-	a.read(mux, "GET /admin/v1/audit", list(a.listActs, "who", "since", "act", "subject"))
-	if a.Transfer != nil {
-		a.Transfer.routeTransferAdmin(mux)
-	}
-}
-
 type registerRequest struct {
 	Submitter   string         `json:"submitter"`
 	Signer      serve.Optional `json:"signer"`
@@ -118,8 +83,8 @@ func (a *Server) registration(body registerRequest) (store.Registration, error) 
 	if reg.Submitter, err = a.Submitter("submitter", body.Submitter); err != nil {
 		return reg, err
 	}
-	if _, err := a.Chains.Connector(reg.Submitter); err != nil {
-		return reg, web.FieldProblem("submitter", "is on chain %d; this deployment serves chain %s", reg.Submitter.ChainID(), a.Chains.IDs())
+	if _, err := a.ChainOf(reg.Submitter); err != nil {
+		return reg, a.notServed("submitter", reg.Submitter)
 	}
 	if _, err := a.Signers.Checker(reg.Signer); err != nil {
 		return reg, web.FieldProblem("signer", "is %v", err)
@@ -148,18 +113,14 @@ func (a *Server) registration(body registerRequest) (store.Registration, error) 
 	return reg, err
 }
 
-// strictWindow is the code of a window above 1 while nonce.strict.enabled is true.
-var strictWindow = web.Code{Name: "STRICT_WINDOW", Status: http.StatusConflict}
-
 // checkWindow checks a window that an operator gives.
 func (a *Server) checkWindow(n int) error {
 	switch {
 	case n < 1 || n > widestWindow:
 		return web.FieldProblem("maxInFlight", "is %d: want 1 to %d", n, widestWindow)
 	case n > 1 && a.Nonce.Strict:
-		p := web.NewProblem(strictWindow, "maxInFlight is %d: above 1 needs nonce.strict.enabled=false; while that is true, give 1", n)
-		p.Field = "maxInFlight"
-		return p
+		return &web.Problem{Code: web.Code{Name: "STRICT_WINDOW", Status: http.StatusConflict}, Field: "maxInFlight",
+			Detail: fmt.Sprintf("maxInFlight is %d: above 1 needs nonce.strict.enabled=false; while that is true, give 1", n)}
 	}
 	return nil
 }
@@ -168,7 +129,7 @@ func (a *Server) checkWindow(n int) error {
 // A skipped or repeated nonce could not be repaired later. With several nodes a quorum decides what
 // the chain's count is.
 func (a *Server) startsWhereTheChainIs(r *http.Request, reg store.Registration) error {
-	chain, err := a.Chains.Connector(reg.Submitter)
+	chain, err := a.ChainOf(reg.Submitter)
 	if err != nil {
 		return err
 	}
@@ -200,28 +161,25 @@ func (a *Server) startsWhereTheChainIs(r *http.Request, reg store.Registration) 
 }
 
 // listSubmitters lists the submitters.
-func (a *Server) listSubmitters(r *http.Request, q map[string]string) (out serve.List, err error) {
+func (a *Server) listSubmitters(r *http.Request, q map[string]string) (serve.List, error) {
 	query, place, err := submitterQuery(q)
 	if err != nil {
-		return out, err
+		return serve.List{}, err
 	}
-	size := query.Size
-	query.Size++
-	found, err := a.Store.Submitters(r.Context(), query)
-	if err != nil {
-		return out, err
-	}
-	page, next := serve.CutPage(found, size, place, func(s store.SubmitterView) string {
+	return serve.PageList("submitters", q, place, func(after string, limit int) ([]store.SubmitterView, error) {
+		query.Size = limit
+		query.After.Submitter, query.After.Name, _ = strings.Cut(after, " ")
+		return a.Store.Submitters(r.Context(), query)
+	}, func(s store.SubmitterView) string {
 		if query.ByName {
 			return string(s.Submitter) + " " + s.Name
 		}
 		return string(s.Submitter)
 	})
-	return serve.List{Name: "submitters", Rows: page, Next: next}, nil
 }
 
 // submitterQuery reads the query of a list of submitters, and the kind of its places.
-func submitterQuery(q map[string]string) (query store.SubmitterQuery, place serve.Place, err error) {
+func submitterQuery(q map[string]string) (query store.SubmitterQuery, place serve.Place[string], err error) {
 	query, place = store.SubmitterQuery{State: q["state"], ByName: q["sort"] == "name"}, serve.SubmitterPlace
 	switch {
 	case query.State != "" && !slices.Contains(store.SubmitterStates(), query.State):
@@ -233,8 +191,5 @@ func submitterQuery(q map[string]string) (query store.SubmitterQuery, place serv
 	case query.ByName:
 		place = serve.NamePlace
 	}
-	var after string
-	query.Size, after, err = serve.PageOf(q, place)
-	query.After.Submitter, query.After.Name, _ = strings.Cut(after, " ")
-	return query, place, err
+	return query, place, nil
 }

@@ -166,9 +166,9 @@ func (a *TransferServer) payoutOf(t *payoutTerms, precision int, known *transfer
 	if err != nil {
 		return nil, err
 	}
-	switch _, err := a.Chains.Connector(payer); {
+	switch _, err := a.ChainOf(payer); {
 	case err != nil:
-		return nil, web.FieldProblem("payout.payer", "is on chain %d; this deployment serves chain %s", payer.ChainID(), a.Chains.IDs())
+		return nil, a.notServed("payout.payer", payer)
 	case t.ChainID != 0 && t.ChainID != payer.ChainID():
 		return nil, web.FieldProblem("payout.chainId", "is %d, and the payer is on chain %d: leave it out", t.ChainID, payer.ChainID())
 	case t.Decimals == nil || *t.Decimals < precision || *t.Decimals > maxChainDecimals:
@@ -270,7 +270,7 @@ func describeAsset(of transfer.Asset) string {
 
 // addToCore makes a new asset known to the trading core.
 func (a *TransferServer) addToCore(ctx context.Context, of transfer.Asset, now time.Time) error {
-	switch o := a.AddAsset(ctx, fmt.Sprintf("asset-%d-%d", of.ID, now.UnixMicro()), of.ID, uint8(of.Precision), now); o.Verdict {
+	switch o := a.Trading.AddAsset(ctx, fmt.Sprintf("asset-%d-%d", of.ID, now.UnixMicro()), of.ID, uint8(of.Precision), now); o.Verdict {
 	case transfer.Success:
 		return nil
 	case transfer.Refused:

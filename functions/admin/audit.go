@@ -22,10 +22,7 @@ func (a *Server) listActs(r *http.Request, q map[string]string) (out serve.List,
 	if err != nil {
 		return out, err
 	}
-	if next != nil {
-		out.Next = serve.PageToken(next.String(), serve.ActPlace)
-	}
-	out.Name, out.Rows = "acts", serve.ViewsOf(page, func(act store.OperatorAct) client.Act {
+	rows := serve.ViewsOf(page, func(act store.OperatorAct) client.Act {
 		v := client.Act{
 			At: act.At.UTC(), By: act.By, Act: act.Act, Subject: client.ActSubject{Kind: act.Kind, ID: act.Subject},
 			Reason: act.Reason, ApprovedBy: act.ApprovedBy, ProposalID: act.Proposal, Before: act.Before, After: act.After,
@@ -35,7 +32,7 @@ func (a *Server) listActs(r *http.Request, q map[string]string) (out serve.List,
 		}
 		return v
 	})
-	return out, nil
+	return serve.List{Name: "acts", Rows: rows, Next: serve.PageToken(next, serve.ActPlace)}, nil
 }
 
 func actQuery(given map[string]string) (q store.ActQuery, err error) {
@@ -48,12 +45,6 @@ func actQuery(given map[string]string) (q store.ActQuery, err error) {
 			return q, web.FieldProblem("since", "is %.40q: want a time as in RFC 3339, such as 2026-01-02T15:04:05Z", text)
 		}
 	}
-	var before string
-	if q.Size, before, err = serve.PageOf(given, serve.ActPlace); err != nil || before == "" {
-		return q, err
-	}
-	if q.Before, err = store.ParseActPlace(before); err != nil {
-		return q, serve.NoSuchPage()
-	}
-	return q, nil
+	q.Size, q.Before, err = serve.PageOf(given, serve.ActPlace)
+	return q, err
 }

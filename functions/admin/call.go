@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/fencepost/fencepost/functions/serve"
@@ -63,54 +62,17 @@ func (a *Desk) read(mux *web.Mux, pattern string, h serve.Handler) {
 
 // reading admits operators only.
 func (a *Desk) reading(h serve.Handler) serve.Handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		if _, err := a.operator(r); err != nil {
-			return err
-		}
-		return h(w, r)
-	}
-}
-
-// reply answers 200 with a value that was read, or returns the error of reading it: reply(w, r)(read()).
-func reply(w http.ResponseWriter, r *http.Request) func(value any, err error) error {
-	return func(value any, err error) error {
-		if err != nil {
-			return err
-		}
-		return web.Reply(w, r, http.StatusOK, value)
-	}
+	return serve.By(a.operator, func(w http.ResponseWriter, r *http.Request, _ string) error { return h(w, r) })
 }
 
 // show serves a call that answers what read returns.
 func show[T any](read func(*http.Request) (T, error)) serve.Handler {
-	return func(w http.ResponseWriter, r *http.Request) error { return reply(w, r)(read(r)) }
-}
-
-// showOf is [show] for the subject that the path names.
-func showOf[S, T any](subject func(*http.Request) (S, error), read func(*http.Request, S) (T, error)) serve.Handler {
-	return show(func(r *http.Request) (out T, err error) {
-		on, err := subject(r)
-		if err != nil {
-			return out, err
-		}
-		return read(r, on)
-	})
+	return serve.Show(noSubject, func(r *http.Request, _ struct{}) (T, error) { return read(r) })
 }
 
 // list is [show] for a page of a list. The query may have the parameters of pages, and those of the given names.
 func list[T any](read func(r *http.Request, q map[string]string) (T, error), names ...string) serve.Handler {
-	return listOf(noSubject, func(r *http.Request, _ struct{}, q map[string]string) (T, error) { return read(r, q) }, names...)
-}
-
-// listOf is [list] for the subject that the path names.
-func listOf[S, T any](subject func(*http.Request) (S, error), read func(r *http.Request, on S, q map[string]string) (T, error), names ...string) serve.Handler {
-	return showOf(subject, func(r *http.Request, on S) (out T, err error) {
-		q, err := serve.Parameters(r, slices.Concat(names, []string{"pageSize", "pageToken"})...)
-		if err != nil {
-			return out, err
-		}
-		return read(r, on, q)
-	})
+	return serve.ShowList(noSubject, func(r *http.Request, _ struct{}, q map[string]string) (T, error) { return read(r, q) }, names...)
 }
 
 // noSubject is the subject of a call whose path names none.

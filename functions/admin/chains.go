@@ -9,7 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/chain"
+	"github.com/fencepost/fencepost/shared/chain/nodes"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -17,26 +19,6 @@ import (
 
 // chainPatience is how long a call that shows a chain waits for its nodes.
 const chainPatience = 3 * time.Second
-
-// ServedChain is a chain that the deployment serves, with its nodes.
-type ServedChain struct {
-	Namespace     string
-	ID            uint64
-	BlockTime     time.Duration // as the settings have it
-	Finality      txmanager.Finality
-	Confirmations uint64 // for finality by confirmations
-	Quorum        int    // nodes that must agree
-	Nodes         []chain.Node
-	Health        func() []NodeHealth // of each node, as this process knows it; nil: the chain has one node
-}
-
-// NodeHealth is what this process remembers of a node. A member is zero where there is nothing.
-type NodeHealth struct {
-	Excluded string    // why
-	Until    time.Time // of the exclusion, at the earliest
-	Failure  string    // the last reason for an exclusion
-	FailedAt time.Time
-}
 
 // askNodes asks all nodes at once, and returns their answers and errors in the order of the nodes.
 func askNodes[T any](ctx context.Context, nodes []chain.Node, ask func(context.Context, chain.Node) (T, error)) ([]T, []error) {
@@ -91,20 +73,21 @@ type nodeView struct {
 
 // listChains shows each chain with its nodes, which it asks.
 func (a *Server) listChains(r *http.Request) (chainsResponse, error) {
-	served := a.Chains.Served()
-	out := chainsResponse{a.Node, make([]chainView, len(served))}
+	out := chainsResponse{a.Node, make([]chainView, len(a.Chains))}
 	var all sync.WaitGroup
-	for i, c := range served {
+	for i, c := range a.Chains {
 		all.Go(func() { out.Chains[i] = viewChain(r.Context(), c) })
 	}
 	all.Wait()
 	return out, nil
 }
 
-func viewChain(ctx context.Context, c ServedChain) chainView {
-	out := chainView{ChainID: c.ID, Namespace: c.Namespace, Finality: c.Finality, Quorum: c.Quorum, BlockTime: c.BlockTime.Milliseconds(), Nodes: make([]nodeView, len(c.Nodes))}
-	if c.Finality == txmanager.ByConfirmations {
-		out.Confirmations = &c.Confirmations
+func viewChain(ctx context.Context, c *serve.Chain) chainView {
+	out := chainView{
+		ChainID: c.ID, Namespace: c.Namespace, Finality: txmanager.Finality(c.Finality), Quorum: 1, BlockTime: c.BlockTime.Milliseconds(), Nodes: make([]nodeView, len(c.Nodes)),
+	}
+	if out.Finality == txmanager.ByConfirmations {
+		out.Confirmations = new(uint64(c.Confirmations))
 	}
 	seen, failures := askNodes(ctx, c.Nodes, func(ctx context.Context, n chain.Node) (txmanager.ChainObservation, error) {
 		return n.Query(ctx, txmanager.ChainQuery{Finality: string(txmanager.ByFinalized)})
@@ -121,8 +104,9 @@ func viewChain(ctx context.Context, c ServedChain) chainView {
 			out.Nodes[i].observe(seen[i], seen[best].Head.Number)
 		}
 	}
-	if c.Health != nil {
-		for i, h := range c.Health() {
+	if c.Several != nil {
+		out.Quorum = c.Several.Quorum()
+		for i, h := range c.Several.Health() {
 			out.Nodes[i].remember(h)
 		}
 	}
@@ -144,9 +128,9 @@ func (v *nodeView) observe(o txmanager.ChainObservation, highest uint64) {
 }
 
 // remember adds what this process knows of the node.
-func (v *nodeView) remember(h NodeHealth) {
+func (v *nodeView) remember(h nodes.Health) {
 	if h.Excluded != "" {
-		v.Excluded, v.ExcludedUntil = &h.Excluded, new(h.Until.UTC())
+		v.Excluded, v.ExcludedUntil = new(string(h.Excluded)), new(h.Until.UTC())
 	}
 	if h.Failure != "" {
 		v.LastError, v.LastErrorAt = &h.Failure, new(h.FailedAt.UTC())
@@ -196,17 +180,16 @@ type nodeAccountView struct {
 // viewAccount asks the nodes of the submitter's chain. A failure is shown, and fails nothing.
 func (a *Server) viewAccount(ctx context.Context, s txmanager.Submitter) *accountView {
 	out := &accountView{ChainID: s.ChainID(), Nodes: []nodeAccountView{}}
-	served := a.Chains.Served()
-	i := slices.IndexFunc(served, func(c ServedChain) bool { return c.ID == s.ChainID() && c.Namespace == s.Namespace() })
+	i := slices.IndexFunc(a.Chains, func(c *serve.Chain) bool { return c.ID == s.ChainID() && c.Namespace == s.Namespace() })
 	if i < 0 {
 		out.Error = new("this process does not serve the chain")
 		return out
 	}
-	seen, failures := askNodes(ctx, served[i].Nodes, func(ctx context.Context, n chain.Node) (txmanager.ChainObservation, error) {
+	seen, failures := askNodes(ctx, a.Chains[i].Nodes, func(ctx context.Context, n chain.Node) (txmanager.ChainObservation, error) {
 		return n.Query(ctx, txmanager.ChainQuery{Submitter: s, Account: true, FinalCount: true})
 	})
 	var highest *txmanager.ChainObservation
-	for i, n := range served[i].Nodes {
+	for i, n := range a.Chains[i].Nodes {
 		v := nodeAccountView{Name: n.Name(), Error: textOf(failures[i])}
 		if o := &seen[i]; failures[i] == nil {
 			v.Head, v.Latest, v.Pending, v.Finalized, v.Balance = &o.Head.Number, &o.Account.LatestCount, &o.Account.PendingCount, o.FinalCount, new(o.Account.BalanceWei.String())

@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"testing"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -41,7 +42,7 @@ func TestBaseFeeIsThatOfTheHighestHead(t *testing.T) {
 		"no base fees":     {[]chain.Node{headed(7, nil, nil)}, ""},
 		"no answer":        {[]chain.Node{headed(0, nil, silent)}, ""},
 	} {
-		check.Equal(t, name, viewChain(t.Context(), ServedChain{Nodes: c.nodes}).BaseFeePerGas, c.want)
+		check.Equal(t, name, viewChain(t.Context(), &serve.Chain{Nodes: c.nodes}).BaseFeePerGas, c.want)
 	}
 }
 

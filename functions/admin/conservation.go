@@ -130,7 +130,7 @@ func (a *TransferServer) adjust(w http.ResponseWriter, r *http.Request, c call[i
 // adjustTrading makes the adjustment in the trading core. A refusal is returned as an error of package
 // conservation.
 func (a *TransferServer) adjustTrading(ctx context.Context, op transfer.Op, c transfer.Call, found uint64) error {
-	err := a.Adjust(ctx, op, c, found)
+	err := a.Trading.Adjust(ctx, op, c, found)
 	problem, ok := errors.AsType[*trading.ProblemError](err)
 	if !ok {
 		return err

@@ -13,12 +13,6 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-func (a *Server) routeForeign(mux *web.Mux) {
-	a.read(mux, "GET /admin/v1/submitters/{submitter}/foreign", listOf(a.pathSubmitter, a.listForeign, "from"))
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/foreign/match", withBody(a.Desk, a.pathSubmitter, a.matchForeign))
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/foreign/write-off", withReason(a.Desk, a.pathSubmitter, a.writeOffForeign))
-}
-
 // foreignPage is the number of foreign transactions that one call writes off.
 const foreignPage = 100
 
@@ -29,7 +23,7 @@ func (a *Server) listForeign(r *http.Request, s txmanager.Submitter, q map[strin
 	if err != nil {
 		return serve.List{}, err
 	}
-	return serve.NumberedList("foreign", q, serve.ForeignPlace, func(after int64, limit int) ([]store.OpenHold, error) {
+	return serve.PageList("foreign", q, serve.ForeignPlace, func(after int64, limit int) ([]store.OpenHold, error) {
 		if from != nil {
 			after = max(after, *from-1)
 		}
@@ -71,7 +65,7 @@ func (a *Server) writeOffForeign(w http.ResponseWriter, r *http.Request, c submi
 	if out.WrittenOff > 0 {
 		a.Log.WarnContext(r.Context(), "foreign transactions written off", telemetry.SubmitterKey, c.on, "number", out.WrittenOff,
 			"proceeded", out.Proceeded, "operator", c.by, "reason", c.reason, telemetry.NodeIDKey, a.Node)
-		a.advance(r.Context(), c.on, out.Token)
+		a.EnqueueAdvance(r.Context(), c.on, out.Token)
 	}
 	return web.Reply(w, r, http.StatusOK, client.WriteOffResult{Submitter: string(c.on), WrittenOff: out.WrittenOff, Proceeded: out.Proceeded, Remaining: out.Remaining})
 }
@@ -122,6 +116,6 @@ func (a *Server) matchForeign(w http.ResponseWriter, r *http.Request, c submitte
 	}
 	a.Log.WarnContext(r.Context(), "foreign transaction matched", telemetry.SubmitterKey, c.on, telemetry.TxIDKey, id, "nonce", *c.body.Nonce,
 		"state", out.State, "operator", c.by, "reason", reason, telemetry.NodeIDKey, a.Node)
-	a.advance(r.Context(), c.on, out.Token)
+	a.EnqueueAdvance(r.Context(), c.on, out.Token)
 	return web.Reply(w, r, http.StatusOK, proceedResponse{TxID: id, State: out.State, SubState: out.SubState})
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
@@ -12,12 +11,6 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
-
-func (a *Server) routeLists(mux *web.Mux) {
-	a.read(mux, "GET /admin/v1/tx", list(a.findTxs, "submitter", "state", "cause", "since", "caller", "hash", "requestId", "nonce"))
-	a.read(mux, "GET /admin/v1/submitters/{submitter}/lane", listOf(a.pathSubmitter, a.lane, "from"))
-	a.read(mux, "GET /admin/v1/submitters/{submitter}/queue", listOf(a.pathSubmitter, a.queue))
-}
 
 // foundTx is a transaction with what only operators are shown.
 type foundTx struct {
@@ -39,9 +32,6 @@ func (a *Server) findTxs(r *http.Request, q map[string]string) (out serve.List, 
 	page, next, err := a.Store.FindTxs(r.Context(), f)
 	if unserved, ok := errors.AsType[store.NoIndexError](err); ok {
 		return out, web.FieldProblem(unserved.Field, "%s", unserved.Do)
-	}
-	if errors.Is(err, store.ErrCursor) {
-		return out, serve.NoSuchPage()
 	}
 	found := serve.ViewsOf(page, func(one store.FoundTx) foundTx { return foundTx{one, one.Nonce, one.LastErrorDetail} })
 	return serve.List{Name: "transactions", Rows: found, Next: serve.PageToken(next, serve.FoundPlace)}, err
@@ -113,7 +103,7 @@ func (a *Server) lane(r *http.Request, s txmanager.Submitter, q map[string]strin
 	if err != nil {
 		return out, err
 	}
-	size, after, err := serve.NumberedPageOf(q, serve.LanePlace)
+	size, after, err := serve.PageOf(q, serve.LanePlace)
 	if err != nil {
 		return out, err
 	}
@@ -124,7 +114,7 @@ func (a *Server) lane(r *http.Request, s txmanager.Submitter, q map[string]strin
 	if n := len(out.Nonces); n == 0 {
 		out.Nonces = []store.LaneNonce{}
 	} else if last := out.Nonces[n-1].Nonce; last+1 < out.Beyond {
-		out.NextPageToken = serve.PageToken(strconv.FormatInt(last, 10), serve.LanePlace.Place)
+		out.NextPageToken = serve.PageToken(last, serve.LanePlace)
 	}
 	return out, err
 }
@@ -137,7 +127,7 @@ type queuedTx struct {
 
 // queue lists the intents that wait for a nonce, in the order in which they are served.
 func (a *Server) queue(r *http.Request, s txmanager.Submitter, q map[string]string) (serve.List, error) {
-	page, next, err := serve.NumberedPage(q, serve.QueuePlace, func(after int64, limit int) ([]store.QueuedTx, error) {
+	page, next, err := serve.Page(q, serve.QueuePlace, func(after int64, limit int) ([]store.QueuedTx, error) {
 		return a.Store.Queue(r.Context(), s, after, limit)
 	}, func(t store.QueuedTx) int64 { return t.Seq })
 	waiting := serve.ViewsOf(page, func(one store.QueuedTx) queuedTx {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/fencepost/fencepost/functions/serve"
@@ -61,7 +60,7 @@ type lostNoncePage struct {
 // transaction that consumed the nonce and every matching intent. The operator names these as requests
 // of a resync.
 func (a *Server) lost(r *http.Request, s txmanager.Submitter, q map[string]string) (out lostResponse, err error) {
-	size, after, err := serve.NumberedPageOf(q, serve.LostPlace)
+	size, after, err := serve.PageOf(q, serve.LostPlace)
 	if err != nil {
 		return out, err
 	}
@@ -69,7 +68,7 @@ func (a *Server) lost(r *http.Request, s txmanager.Submitter, q map[string]strin
 	if err != nil {
 		return out, err
 	}
-	chain, err := a.Chains.Connector(s)
+	chain, err := a.ChainOf(s)
 	if err != nil {
 		return out, err
 	}
@@ -93,7 +92,7 @@ func (a *Server) lost(r *http.Request, s txmanager.Submitter, q map[string]strin
 	}
 	out.IntentsMore = page.more || slices.ContainsFunc(out.Nonces, func(n lostNonce) bool { return n.more })
 	if below < v.Account.LatestCount && from < below {
-		out.NextPageToken = serve.PageToken(strconv.FormatUint(below-1, 10), serve.LostPlace.Place)
+		out.NextPageToken = serve.PageToken(int64(below)-1, serve.LostPlace)
 	}
 	return out, nil
 }

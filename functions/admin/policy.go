@@ -262,8 +262,8 @@ func (a *Server) putPolicy(w http.ResponseWriter, r *http.Request, c submitterCa
 		return err
 	}
 	a.Log.WarnContext(r.Context(), "policy set", telemetry.SubmitterKey, c.on, "operator", c.by, "reason", reason)
-	a.advance(r.Context(), c.on, token)
-	return reply(w, r)(a.submitterNow(r.Context(), c.on))
+	a.EnqueueAdvance(r.Context(), c.on, token)
+	return serve.Reply(w, r)(a.submitterNow(r.Context(), c.on))
 }
 
 // suspendSubmitter stops a submitter from accepting intents and allocating nonces.
@@ -274,7 +274,18 @@ func (a *Server) suspendSubmitter(w http.ResponseWriter, r *http.Request, c subm
 // resumeSubmitter ends the suspension.
 func (a *Server) resumeSubmitter(w http.ResponseWriter, r *http.Request, c submitterCall[reasonRequest]) error {
 	if mustPropose(r) {
-		return a.proposeResume(w, r, c.on, c.reason)
+		what := proposed{"resume", submitterSubject(c.on), c.reason, fmt.Sprintf("resumes %s: it takes intents again, and binds nonces", c.on)}
+		return proposeIf(a.Desk, w, r, what, func(now struct{ Status string }, known bool) error {
+			switch {
+			case !known:
+				return store.ErrUnknownSubmitter
+			case now.Status == "RETIRED":
+				return store.ErrRetired
+			case now.Status != "SUSPENDED":
+				return store.ErrStatusUnchanged
+			}
+			return nil
+		})
 	}
 	return a.setStatus(w, r, c, false)
 }
@@ -285,50 +296,43 @@ func (a *Server) setStatus(w http.ResponseWriter, r *http.Request, c submitterCa
 		return err
 	}
 	a.Log.WarnContext(r.Context(), "submitter suspended or resumed", telemetry.SubmitterKey, c.on, "suspended", suspend, "operator", c.by, "reason", c.reason)
-	a.advance(r.Context(), c.on, token)
-	return reply(w, r)(a.submitterNow(r.Context(), c.on))
+	a.EnqueueAdvance(r.Context(), c.on, token)
+	return serve.Reply(w, r)(a.submitterNow(r.Context(), c.on))
 }
 
 // retireSubmitter ends the use of a submitter for ever.
 func (a *Server) retireSubmitter(w http.ResponseWriter, r *http.Request, c submitterCall[reasonRequest]) error {
 	if mustPropose(r) {
-		return a.proposeRetirement(w, r, c.on, c.reason)
+		what := proposed{"retire", submitterSubject(c.on), c.reason, fmt.Sprintf("retires %s: it is never used again", c.on)}
+		return proposeIf(a.Desk, w, r, what, func(now struct{ Status, OpenWork string }, known bool) error {
+			switch {
+			case !known:
+				return store.ErrUnknownSubmitter
+			case now.Status == "RETIRED":
+				return store.ErrStatusUnchanged
+			case now.OpenWork != "":
+				return store.OpenWorkError{Work: now.OpenWork}
+			}
+			return nil
+		})
 	}
 	if err := a.Store.Retire(r.Context(), store.Retirement{Submitter: c.on, By: c.by, Reason: c.reason}); err != nil {
 		return err
 	}
 	a.Log.WarnContext(r.Context(), "submitter retired", telemetry.SubmitterKey, c.on, "operator", c.by, "reason", c.reason)
-	return reply(w, r)(a.submitterNow(r.Context(), c.on))
+	return serve.Reply(w, r)(a.submitterNow(r.Context(), c.on))
 }
 
-// proposeRetirement proposes to retire a submitter without open work.
-func (a *Server) proposeRetirement(w http.ResponseWriter, r *http.Request, s txmanager.Submitter, reason string) error {
-	what := proposed{"retire", submitterSubject(s), reason, fmt.Sprintf("retires %s: it is never used again", s)}
-	return proposeIf(a.Desk, w, r, what, func(now struct{ Status, OpenWork string }, known bool) error {
-		switch {
-		case !known:
-			return store.ErrUnknownSubmitter
-		case now.Status == "RETIRED":
-			return store.ErrStatusUnchanged
-		case now.OpenWork != "":
-			return store.OpenWorkError{Work: now.OpenWork}
-		}
-		return nil
-	})
+type policyUseResponse struct {
+	store.PolicyUse
+	NextPageToken string `json:"nextPageToken,omitempty"` // absent on the last page
 }
 
-// proposeResume proposes to end a submitter's suspension.
-func (a *Server) proposeResume(w http.ResponseWriter, r *http.Request, s txmanager.Submitter, reason string) error {
-	what := proposed{"resume", submitterSubject(s), reason, fmt.Sprintf("resumes %s: it takes intents again, and binds nonces", s)}
-	return proposeIf(a.Desk, w, r, what, func(now struct{ Status string }, known bool) error {
-		switch {
-		case !known:
-			return store.ErrUnknownSubmitter
-		case now.Status == "RETIRED":
-			return store.ErrRetired
-		case now.Status != "SUSPENDED":
-			return store.ErrStatusUnchanged
-		}
-		return nil
-	})
+// policyUse shows what counts now against the limits of a submitter's policy, by caller and token.
+func (a *Server) policyUse(r *http.Request, s txmanager.Submitter, q map[string]string) (out policyUseResponse, err error) {
+	out.Scopes, out.NextPageToken, err = serve.Page(q, serve.ScopePlace, func(after string, limit int) (_ []store.PolicyScope, err error) {
+		out.PolicyUse, err = a.Store.PolicyUse(r.Context(), s, after, limit)
+		return out.Scopes, err
+	}, func(one store.PolicyScope) string { return one.Scope })
+	return out, err
 }

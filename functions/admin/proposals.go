@@ -26,13 +26,6 @@ var (
 	proposalExpired = web.Code{Name: "PROPOSAL_EXPIRED", Status: http.StatusConflict}
 )
 
-func (a *Desk) routeProposals(mux *web.Mux) {
-	a.read(mux, "GET /admin/v1/proposals", list(a.listProposals, "state"))
-	a.read(mux, "GET /admin/v1/proposals/{proposalId}", showOf(pathProposal, a.proposal))
-	a.act(mux, "POST /admin/v1/proposals/{proposalId}/approve", withReason(a, noSubject, a.approveProposal))
-	a.act(mux, "POST /admin/v1/proposals/{proposalId}/reject", withReason(a, noSubject, a.rejectProposal))
-}
-
 type proposalView struct {
 	ProposalID        string             `json:"proposalId"`
 	Status            string             `json:"status"`
@@ -138,7 +131,7 @@ func (a *Desk) listProposals(r *http.Request, q map[string]string) (serve.List, 
 	if s := q["state"]; s != "" && s != "open" && s != "all" {
 		return serve.List{}, web.FieldProblem("state", "is %.40q: want open or all", s)
 	}
-	page, next, err := serve.NumberedPage(q, serve.ProposalPlace, func(below int64, limit int) ([]store.Proposal, error) {
+	page, next, err := serve.Page(q, serve.ProposalPlace, func(below int64, limit int) ([]store.Proposal, error) {
 		return a.Store.Proposals(r.Context(), q["state"] != "all", below, limit)
 	}, func(p store.Proposal) int64 { return p.Seq })
 	return serve.List{Name: "proposals", Rows: serve.ViewsOf(page, viewOfProposal), Next: next}, err
@@ -160,26 +153,24 @@ func (a *Desk) proposal(r *http.Request, id string) (proposalView, error) {
 // rejectProposal ends a proposal that is not carried out yet. The proposer withdraws a proposal with
 // the same call.
 func (a *Desk) rejectProposal(w http.ResponseWriter, r *http.Request, c call[struct{}, reasonRequest]) error {
-	operator, reason := c.by, c.reason
 	id, err := pathProposal(r)
 	if err != nil {
 		return err
 	}
-	was, err := a.Store.RejectProposal(r.Context(), id, operator, reason)
+	was, err := a.Store.RejectProposal(r.Context(), id, c.by, c.reason)
 	if err != nil {
 		return err
 	}
 	if was != store.ProposalOpen && was != store.ProposalApproved && was != store.ProposalRejected {
 		return web.NewProblem(serve.TooLate, "the proposal is %s; nothing was changed", was)
 	}
-	a.Log.WarnContext(r.Context(), "a proposal is rejected", "proposalId", id, "operator", operator, "reason", reason)
-	return reply(w, r)(a.proposal(r, id))
+	a.Log.WarnContext(r.Context(), "a proposal is rejected", "proposalId", id, "operator", c.by, "reason", c.reason)
+	return serve.Reply(w, r)(a.proposal(r, id))
 }
 
 // approveProposal records a second operator's approval and carries the act out. If an operator other
 // than the proposer calls it again, it continues from where it stopped or answers the stored outcome.
 func (a *Desk) approveProposal(w http.ResponseWriter, r *http.Request, c call[struct{}, reasonRequest]) error {
-	operator, reason := c.by, c.reason
 	id, err := pathProposal(r)
 	if err != nil {
 		return err
@@ -195,13 +186,13 @@ func (a *Desk) approveProposal(w http.ResponseWriter, r *http.Request, c call[st
 	if p.Status != store.ProposalCarriedOut && !slices.ContainsFunc(p.Names, func(name string) bool { return slices.Contains(a.Auth.Operators, name) }) {
 		return web.NewProblem(proposerRemoved, "%s, the proposer, is no longer an operator: another operator must propose it again; nothing was changed", p.By)
 	}
-	verdict, state, err := a.Store.ApproveProposal(r.Context(), store.Approval{ProposalID: id, By: operator, Names: names, Reason: reason})
+	verdict, state, err := a.Store.ApproveProposal(r.Context(), store.Approval{ProposalID: id, By: c.by, Names: names, Reason: c.reason})
 	if err != nil {
 		return err
 	}
 	switch verdict {
 	case store.VerdictOpen:
-		a.Log.WarnContext(r.Context(), "a proposal is approved", "proposalId", id, "act", p.Act, "proposedBy", p.By, "operator", operator, "reason", reason)
+		a.Log.WarnContext(r.Context(), "a proposal is approved", "proposalId", id, "act", p.Act, "proposedBy", p.By, "operator", c.by, "reason", c.reason)
 		if err := a.carryOut(r, p); err != nil {
 			if err := a.notCarriedOut(r, p, err); err != nil {
 				return err
@@ -211,7 +202,7 @@ func (a *Desk) approveProposal(w http.ResponseWriter, r *http.Request, c call[st
 	default:
 		return verdictProblem(verdict, p, state)
 	}
-	return reply(w, r)(a.proposal(r, id))
+	return serve.Reply(w, r)(a.proposal(r, id))
 }
 
 // isComparable refuses names without a verified address, if people sign in to the console at an issuer that

@@ -57,11 +57,21 @@ func (a *Server) release(w http.ResponseWriter, r *http.Request, c submitterCall
 		return err
 	}
 	leave.By = c.by
-	if _, err := a.Chains.RulesOf(c.on); err != nil {
+	if _, err := a.RulesOf(c.on); err != nil {
 		return err
 	}
 	if mustPropose(r) && !leave.DryRun {
-		return a.proposeRelease(w, r, c.on, leave)
+		// Whether the chain allows it is evaluated when it is carried out. A dry run shows the result in advance.
+		what := proposed{"release", submitterSubject(c.on), leave.Reason, fmt.Sprintf("ends PROTECT incident %d of %s by %s", leave.Incident, c.on, leave.Mode)}
+		return proposeIf(a.Desk, w, r, what, func(now struct{ Incident *int }, known bool) error {
+			switch {
+			case !known:
+				return store.ErrUnknownSubmitter
+			case now.Incident == nil || *now.Incident != leave.Incident:
+				return releaseProblem(txmanager.ErrIncidentClosed)
+			}
+			return nil
+		})
 	}
 	out, err := a.Release(r.Context(), c.on, leave)
 	if err != nil {
@@ -75,21 +85,6 @@ func (a *Server) release(w http.ResponseWriter, r *http.Request, c submitterCall
 		"incident", leave.Incident, "mode", leave.Mode, "operator", c.by, "reason", leave.Reason, "displaced", out.Displaced, "notOnChain", out.ReorgedFinals, "named", out.Named, "filling", out.Filling)
 	return web.Reply(w, r, http.StatusOK, releaseResponse{Submitter: c.on, Incident: leave.Incident, Displaced: out.Displaced,
 		NotOnChain: out.ReorgedFinals, NextNonce: out.NextNonce, Named: append([]txmanager.Naming{}, out.Named...), Filling: out.Filling, DryRun: leave.DryRun})
-}
-
-// proposeRelease proposes the end of a PROTECT incident. Whether the chain allows it is evaluated when
-// it is carried out. A dry run shows the result in advance.
-func (a *Server) proposeRelease(w http.ResponseWriter, r *http.Request, s txmanager.Submitter, leave txmanager.ReleaseRequest) error {
-	what := proposed{"release", submitterSubject(s), leave.Reason, fmt.Sprintf("ends PROTECT incident %d of %s by %s", leave.Incident, s, leave.Mode)}
-	return proposeIf(a.Desk, w, r, what, func(now struct{ Incident *int }, known bool) error {
-		switch {
-		case !known:
-			return store.ErrUnknownSubmitter
-		case now.Incident == nil || *now.Incident != leave.Incident:
-			return releaseProblem(txmanager.ErrIncidentClosed)
-		}
-		return nil
-	})
 }
 
 // dryRun reads whether a release is only simulated.
@@ -237,9 +232,8 @@ func releaseProblem(err error) error {
 	case errors.Is(err, txmanager.ErrStillReading):
 		return web.UnavailableBecause(err, err.Error()+": ask again; nothing was changed")
 	case errors.Is(err, txmanager.ErrNotLeader):
-		p := web.NewProblem(serve.NotLeader, "the submitter is being served; nothing was changed")
-		p.RetryAfter = notLeaderRetryAfter
-		return p
+		return &web.Problem{Code: web.Code{Name: "NOT_LEADER", Status: http.StatusConflict}, RetryAfter: notLeaderRetryAfter,
+			Detail: "the submitter is being served; nothing was changed"}
 	case errors.Is(err, txmanager.ErrDatabaseNotAccepted):
 		return web.NewProblem(serve.TooLate, "%s; nothing was changed", txmanager.ErrDatabaseNotAccepted)
 	case errors.Is(err, txmanager.ErrIncidentClosed):

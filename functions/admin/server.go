@@ -4,17 +4,19 @@ package admin
 
 import (
 	"context"
-	"net/http"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/functions/transactions"
 	usertransfers "github.com/fencepost/fencepost/functions/transfers"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
+	"github.com/fencepost/fencepost/shared/ledger/trading"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store"
 	checks "github.com/fencepost/fencepost/shared/store/conservation"
-	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
 	"github.com/fencepost/fencepost/shared/web"
@@ -24,18 +26,21 @@ import (
 type Desk struct {
 	*serve.Base
 	Store     *store.Store
-	Chains    Chains
+	Chains    []*serve.Chain // that the deployment serves
+	ChainOf   func(txmanager.Submitter) (txmanager.ChainConnector, error)
+	RulesOf   func(txmanager.Submitter) (rules.Rules, error)
 	Approvals config.Approvals
 
 	acts *web.Mux // operator calls that proposals carry out
 }
 
-// Chains is the chains that the deployment serves.
-type Chains interface {
-	Connector(txmanager.Submitter) (txmanager.ChainConnector, error)
-	RulesOf(txmanager.Submitter) (rules.Rules, error)
-	IDs() string
-	Served() []ServedChain
+// notServed is the problem of a submitter on a chain that the deployment does not serve.
+func (a *Desk) notServed(field string, s txmanager.Submitter) error {
+	var ids []string
+	for _, c := range a.Chains {
+		ids = append(ids, fmt.Sprint(c.ID))
+	}
+	return web.FieldProblem(field, "is on chain %d; this deployment serves chain %s", s.ChainID(), strings.Join(ids, ", "))
 }
 
 // Server serves the function admin: submitters, PROTECT and transactions.
@@ -43,10 +48,8 @@ type Server struct {
 	*Desk
 	Signers  Signers
 	Release  func(context.Context, txmanager.Submitter, txmanager.ReleaseRequest) (txmanager.ReleaseResult, error)
-	Decide   func(*http.Request, store.Decision) (store.DecisionResult, error)
-	Cancel   func(w http.ResponseWriter, r *http.Request, txID string, by store.Viewer, reason string) error
-	Tasks    Tasks
-	Transfer *TransferServer // nil: the deployment offers no transfers
+	Intents  *transactions.Server // serves callers
+	Transfer *TransferServer      // nil: the deployment offers no transfers
 	Webhooks Webhooks
 
 	Nonce  config.Nonce          // the terms of a registration
@@ -60,22 +63,13 @@ type Signers interface {
 	Checker(name string) (signer.Checker, error)
 }
 
-// Tasks enqueues an advance.
-type Tasks interface {
-	EnqueueAdvance(ctx context.Context, s txmanager.Submitter, token int64) error
-}
-
 // TransferServer serves the operators' calls about transfers, as the function admin.
 type TransferServer struct {
 	*Desk
 	Transfers *usertransfers.Server
 	Checks    *checks.Book
 	Payouts   *payout.Ledger
-	// Adjust makes an adjustment in the trading core.
-	Adjust func(context.Context, transfer.Op, transfer.Call, uint64) error
-
-	// AddAsset makes an asset known to the trading core.
-	AddAsset func(ctx context.Context, reqID string, assetID int32, precision uint8, createdAt time.Time) transfer.Outcome
+	Trading   *trading.Ledger
 
 	RescueAfter time.Duration // of a transfer that has lost its worker
 }

@@ -139,7 +139,7 @@ func (a *TransferServer) lostNonces(ctx context.Context, s txmanager.Submitter, 
 	if count, filled, err := a.Store.FilledCount(ctx, s); err != nil || filled {
 		return count + *window, err
 	}
-	chain, err := a.Chains.Connector(s)
+	chain, err := a.ChainOf(s)
 	if err != nil {
 		return 0, err
 	}
@@ -176,7 +176,7 @@ func (a *TransferServer) replyDriven(w http.ResponseWriter, r *http.Request, req
 	} else if err := a.Transfers.LeaveStep(ctx, t); err != nil {
 		a.Log.WarnContext(ctx, "no step task: the sweep will find the transfer", "reqId", reqID, "error", err.Error())
 	}
-	return reply(w, r)(a.why(r, reqID))
+	return serve.Reply(w, r)(a.why(r, reqID))
 }
 
 func viewOfStatement(s store.PastStatement) client.Statement {

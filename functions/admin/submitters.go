@@ -49,9 +49,8 @@ func (a *Server) checkCaller(name string) error {
 	handler, isHandler := strings.CutPrefix(name, store.HandlerCaller)
 	switch {
 	case name == store.AnyCaller && a.Auth.OpenIssuer:
-		p := web.NewProblem(serve.CallersOpen, "\"*\" is everybody who can have a token of the issuer, and that is open: name the callers, or set auth.openIssuer to false where strangers can have no token")
-		p.Field = "callers"
-		return p
+		return &web.Problem{Code: serve.CallersOpen, Field: "callers",
+			Detail: "\"*\" is everybody who can have a token of the issuer, and that is open: name the callers, or set auth.openIssuer to false where strangers can have no token"}
 	case name == store.AnyCaller, name == store.PayoutCaller, name == store.HooksCaller, isHandler && handler != "", serve.CallerName.MatchString(name):
 		return nil
 	case serve.CallerName.MatchString(store.FullCaller(name)):
@@ -97,8 +96,8 @@ func (a *Server) putCallers(w http.ResponseWriter, r *http.Request, in submitter
 	if changed {
 		a.Log.WarnContext(r.Context(), "callers set", telemetry.SubmitterKey, c.Submitter, "callers", c.Callers, "succeeds", c.Succeeds, "operator", c.By, "reason", c.Reason)
 	}
-	a.advance(r.Context(), c.Submitter, token)
-	return reply(w, r)(a.submitterNow(r.Context(), c.Submitter))
+	a.EnqueueAdvance(r.Context(), c.Submitter, token)
+	return serve.Reply(w, r)(a.submitterNow(r.Context(), c.Submitter))
 }
 
 // parseSuccessions checks which caller succeeds which. Both must be names that a token can have.
@@ -147,8 +146,8 @@ func (a *Server) updateSubmitter(w http.ResponseWriter, r *http.Request, c submi
 	if changed {
 		a.Log.WarnContext(r.Context(), "submitter updated", telemetry.SubmitterKey, c.on, "maxInFlight", u.MaxInFlight, "name", u.Name, "operator", c.by, "reason", c.reason)
 	}
-	a.advance(r.Context(), c.on, token)
-	return reply(w, r)(a.submitterNow(r.Context(), c.on))
+	a.EnqueueAdvance(r.Context(), c.on, token)
+	return serve.Reply(w, r)(a.submitterNow(r.Context(), c.on))
 }
 
 func (a *Server) checkUpdate(u store.SubmitterUpdate) error {
@@ -166,14 +165,14 @@ func (a *Server) checkUpdate(u store.SubmitterUpdate) error {
 
 // listChanges lists the recorded changes of a submitter, newest first.
 func (a *Server) listChanges(r *http.Request, s txmanager.Submitter, q map[string]string) (serve.List, error) {
-	return serve.NumberedList("changes", q, serve.ChangePlace, func(below int64, limit int) ([]store.SubmitterChange, error) {
+	return serve.PageList("changes", q, serve.ChangePlace, func(below int64, limit int) ([]store.SubmitterChange, error) {
 		return a.Store.Changes(r.Context(), s, below, limit)
 	}, func(c store.SubmitterChange) int64 { return c.ID })
 }
 
 // listIncidents lists the PROTECT incidents of a submitter with their evidence, newest first.
 func (a *Server) listIncidents(r *http.Request, s txmanager.Submitter, q map[string]string) (serve.List, error) {
-	return serve.NumberedList("incidents", q, serve.IncidentPlace, func(below int64, limit int) ([]store.ProtectIncident, error) {
+	return serve.PageList("incidents", q, serve.IncidentPlace, func(below int64, limit int) ([]store.ProtectIncident, error) {
 		return a.Store.Incidents(r.Context(), s, min(below, math.MaxInt32), limit)
 	}, func(i store.ProtectIncident) int64 { return int64(i.Incident) })
 }
@@ -211,7 +210,7 @@ func (a *Server) changeSigner(w http.ResponseWriter, r *http.Request, c submitte
 		a.Log.WarnContext(r.Context(), "signer changed", telemetry.SubmitterKey, c.on, telemetry.NodeIDKey, a.Node,
 			"from", from, "to", to.Signer, "operator", c.by, "reason", to.Reason)
 	}
-	return reply(w, r)(a.submitterNow(r.Context(), c.on))
+	return serve.Reply(w, r)(a.submitterNow(r.Context(), c.on))
 }
 
 // signerHasIt refuses a signer without a key of the account. The chain would reject its signatures,
@@ -270,11 +269,11 @@ func (a *Server) forbidden(ctx context.Context, view store.SubmitterView) (int, 
 	if view.Queued == view.Held {
 		return 0, nil
 	}
-	rules, err := a.Chains.RulesOf(view.Submitter)
+	rules, err := a.RulesOf(view.Submitter)
 	if err != nil {
 		return 0, err
 	}
-	chain, err := a.Chains.Connector(view.Submitter)
+	chain, err := a.ChainOf(view.Submitter)
 	if err != nil {
 		return 0, err
 	}

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -38,7 +37,7 @@ func (a *Server) decide(w http.ResponseWriter, r *http.Request, c call[string, d
 	if err != nil {
 		return err
 	}
-	out, err := a.Decide(r, store.Decision{
+	out, err := a.Intents.RecordDecision(r, store.Decision{
 		TxID: c.on, By: store.Viewer{Caller: c.by, Operator: true}, Action: action, Reason: reason,
 	})
 	if err != nil {
@@ -52,13 +51,7 @@ func (a *Server) decide(w http.ResponseWriter, r *http.Request, c call[string, d
 
 // cancel cancels an intent by an operator's decision, with the reason.
 func (a *Server) cancel(w http.ResponseWriter, r *http.Request, c call[string, reasonRequest]) error {
-	return a.Cancel(w, r, c.on, store.Viewer{Caller: c.by, Operator: true}, c.reason)
-}
-
-func (a *Server) routeHeld(mux *web.Mux) {
-	a.routeForeign(mux)
-	a.act(mux, "POST /admin/v1/tx/{txId}/proceed", withReason(a.Desk, noSubject, a.proceed))
-	a.act(mux, "POST /admin/v1/submitters/{submitter}/proceed", withReason(a.Desk, a.pathSubmitter, a.proceedAll))
+	return a.Intents.Cancel(w, r, c.on, store.Viewer{Caller: c.by, Operator: true}, c.reason)
 }
 
 type proceedResponse struct {
@@ -69,46 +62,40 @@ type proceedResponse struct {
 
 // proceed lets one held intent continue, by an operator's decision, and stores the reason.
 func (a *Server) proceed(w http.ResponseWriter, r *http.Request, c call[struct{}, reasonRequest]) error {
-	operator, reason := c.by, c.reason
 	txID, err := serve.PathTxID(r)
 	if err != nil {
 		return err
 	}
 	if mustPropose(r) {
-		return a.proposeProceed(w, r, txID, reason)
+		what := proposed{"proceed", map[string]any{"txId": txID}, c.reason, fmt.Sprintf("lets the held intent %s proceed", txID)}
+		type state struct {
+			Held    bool
+			HeldFor *string
+		}
+		return proposeIf(a.Desk, w, r, what, func(now state, known bool) error {
+			switch {
+			case !known:
+				return store.ErrNotFound
+			case !now.Held:
+				return store.ErrNotHeld
+			case now.HeldFor != nil && *now.HeldFor == "CALL":
+				return store.ErrHeldForForeign
+			}
+			return nil
+		})
 	}
-	out, err := a.Store.Proceed(r.Context(), txID, operator, reason)
+	out, err := a.Store.Proceed(r.Context(), txID, c.by, c.reason)
 	if err != nil {
 		return err
 	}
 	if out.Recorded {
 		a.Log.WarnContext(r.Context(), "held intent proceeds", telemetry.SubmitterKey, out.Submitter, telemetry.TxIDKey, txID,
-			"operator", operator, "reason", reason, telemetry.NodeIDKey, a.Node)
+			"operator", c.by, "reason", c.reason, telemetry.NodeIDKey, a.Node)
 	}
 	if out.State == txmanager.Queued {
-		a.advance(telemetry.Onward(r.Context(), out.Trace), out.Submitter, out.Token)
+		a.EnqueueAdvance(telemetry.Onward(r.Context(), out.Trace), out.Submitter, out.Token)
 	}
 	return web.Reply(w, r, http.StatusOK, proceedResponse{TxID: txID, State: out.State, SubState: out.SubState})
-}
-
-// proposeProceed proposes that a held intent continues.
-func (a *Server) proposeProceed(w http.ResponseWriter, r *http.Request, txID, reason string) error {
-	what := proposed{"proceed", map[string]any{"txId": txID}, reason, fmt.Sprintf("lets the held intent %s proceed", txID)}
-	type state struct {
-		Held    bool
-		HeldFor *string
-	}
-	return proposeIf(a.Desk, w, r, what, func(now state, known bool) error {
-		switch {
-		case !known:
-			return store.ErrNotFound
-		case !now.Held:
-			return store.ErrNotHeld
-		case now.HeldFor != nil && *now.HeldFor == "CALL":
-			return store.ErrHeldForForeign
-		}
-		return nil
-	})
 }
 
 // proceedPage is the number of held intents that one call releases.
@@ -141,18 +128,11 @@ func (a *Server) proceedAll(w http.ResponseWriter, r *http.Request, c submitterC
 	if out.Proceeded > 0 {
 		a.Log.WarnContext(r.Context(), "held intents proceed", telemetry.SubmitterKey, c.on, "number", out.Proceeded,
 			"operator", c.by, "reason", c.reason, telemetry.NodeIDKey, a.Node)
-		a.advance(r.Context(), c.on, out.Token)
+		a.EnqueueAdvance(r.Context(), c.on, out.Token)
 	}
 	return web.Reply(w, r, http.StatusOK, client.ProceedReport{
 		Submitter: string(c.on), Proceeded: out.Proceeded, Remaining: out.Remaining, Newer: out.Newer, Cancelled: out.Cancelled, Payouts: out.Payouts, Beside: out.Beside,
 	})
-}
-
-// advance enqueues an advance. If that fails, the sweep finds the queue.
-func (a *Server) advance(ctx context.Context, s txmanager.Submitter, token int64) {
-	if err := a.Tasks.EnqueueAdvance(context.WithoutCancel(ctx), s, token); err != nil {
-		a.Log.WarnContext(ctx, "no advance task: the sweep will find the intent", telemetry.SubmitterKey, s, "error", err.Error())
-	}
 }
 
 type queueCancelRequest struct {
@@ -179,7 +159,7 @@ func (a *Server) cancelQueue(w http.ResponseWriter, r *http.Request, in submitte
 	if out.Cancelled > 0 {
 		telemetry.Finality.Add(r.Context(), int64(out.Cancelled), telemetry.Result("cancelled"))
 		a.Log.WarnContext(r.Context(), "queue cancelled", telemetry.SubmitterKey, c.Submitter, "caller", c.Caller, "number", out.Cancelled, "remaining", out.Remaining, "operator", c.By, "reason", c.Reason)
-		a.advance(r.Context(), c.Submitter, out.Token)
+		a.EnqueueAdvance(r.Context(), c.Submitter, out.Token)
 	}
 	return web.Reply(w, r, http.StatusOK, client.QueueCancelReport{
 		Submitter: string(c.Submitter), Cancelled: out.Cancelled, Remaining: out.Remaining, Bound: out.Bound, Payouts: out.Payouts, Beside: out.Beside,

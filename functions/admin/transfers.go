@@ -2,8 +2,10 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
@@ -14,32 +16,47 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// routeTransferAdmin serves the operators' calls about transfers, as the function admin.
-func (a *TransferServer) routeTransferAdmin(mux *web.Mux) {
-	a.read(mux, "GET /admin/v1/transfers", list(a.listTransfers, "state", "user", "asset", "before"))
-	a.routeAccounts(mux)
-	a.read(mux, "GET /admin/v1/transfers/{req_id}/why", showOf(usertransfers.PathReqID, a.why))
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/cancel", a.DeliverAfter(withReason(a.Desk, usertransfers.PathReqID, a.cancelTransfer)))
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/resolve", a.DeliverAfter(withBody(a.Desk, usertransfers.PathReqID, a.resolveTransfer)))
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement", a.DeliverAfter(withBody(a.Desk, usertransfers.PathReqID, a.statePayout)))
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement/withdraw", a.DeliverAfter(withReason(a.Desk, usertransfers.PathReqID, a.withdrawStatement)))
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/acknowledge", withReason(a.Desk, usertransfers.PathReqID, a.acknowledge))
-	a.read(mux, "GET /admin/v1/users/{user_id}/payout_addresses", listOf(pathUser, a.listAddresses))
-	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/{address_id}/remove", withReason(a.Desk, pathUser, a.dropAddress))
-	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/block", withReason(a.Desk, pathUser, a.blockAddresses))
-	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/unblock", withReason(a.Desk, pathUser, a.unblockAddresses))
-	a.read(mux, "GET /admin/v1/conservation", show(a.showConservation))
-	a.transferAct(mux, "POST /admin/v1/conservation/check", withBody(a.Desk, noSubject, a.checkConservation))
-	a.transferAct(mux, "POST /admin/v1/conservation/findings/{id}/adjust", withBody(a.Desk, pathNumber("id", "is no number of a finding: want one that GET /admin/v1/conservation shows"), a.adjust))
-	a.transferAct(mux, "POST /admin/v1/halts/{id}/resume", withReason(a.Desk, pathNumber("id", "is no number of a halt: want one that GET /admin/v1/conservation shows"), a.resume))
-}
-
 // read serves an operator's call that changes nothing.
 func (a *TransferServer) read(mux *web.Mux, pattern string, h serve.Handler) {
 	a.Handle(mux, "admin", pattern, usertransfers.WithProblems(a.reading(h)))
 }
 
 type transferCall[B any] = call[string, B] // about the transfer of a req_id
+
+// listTransfers lists the transfers and payouts of all users, newest first.
+func (a *TransferServer) listTransfers(r *http.Request, q map[string]string) (out serve.List, err error) {
+	query, err := transferQuery(q)
+	if err != nil {
+		return out, err
+	}
+	page, next, err := a.Transfers.Store.ListAll(r.Context(), query)
+	if errors.Is(err, transfers.ErrNoIndex) {
+		return out, web.FieldProblem("asset", "no index has it alone: give user too, or a state other than COMMITTED")
+	}
+	listed := serve.ViewsOf(page, func(t transfer.Transfer) client.OperatorsTransfer {
+		return client.OperatorsTransfer{Transfer: usertransfers.ViewOf(t), UserID: t.UserID, RetryCount: t.RetryCount}
+	})
+	return serve.List{Name: "transfers", Rows: listed, Next: serve.PageToken(next, serve.TransferPlace)}, err
+}
+
+func transferQuery(q map[string]string) (query transfers.AllQuery, err error) {
+	query.Asset = q["asset"]
+	if query.State, err = usertransfers.StateOf(q["state"]); err != nil {
+		return query, err
+	}
+	if text := q["user"]; text != "" {
+		user, ok := serve.Digits(text)
+		if !ok || user == 0 {
+			return query, web.FieldProblem("user", "is %.40q: want a user id, a whole number above 0", text)
+		}
+		query.UserID = user
+	}
+	if query.Before, err = timeOf("before", q["before"]); err != nil {
+		return query, err
+	}
+	query.Size, query.After, err = serve.PageOf(q, serve.TransferPlace)
+	return query, err
+}
 
 // cancelTransfer cancels a transfer that has not begun.
 func (a *TransferServer) cancelTransfer(w http.ResponseWriter, r *http.Request, c transferCall[reasonRequest]) error {
@@ -83,9 +100,7 @@ func (b resolveRequest) word() (*transfer.OperatorStatement, error) {
 func (a *TransferServer) resolveTransfer(w http.ResponseWriter, r *http.Request, c transferCall[resolveRequest]) error {
 	order, body := transfer.RequestedAction{ReqID: c.on, By: c.by}, c.body
 	var err error
-	switch body.Op {
-	case transfer.Withdraw, transfer.Deposit, transfer.Refund:
-	default:
+	if !slices.Contains([]transfer.Op{transfer.Withdraw, transfer.Deposit, transfer.Refund}, body.Op) {
 		return web.FieldProblem("op", "is %.40q: want withdraw, deposit or refund", body.Op)
 	}
 	if order.Reason, err = reasonOf(body.Reason); err != nil {
@@ -146,7 +161,7 @@ func pathUser(r *http.Request) (int64, error) {
 // listAddresses shows operators a page of a user's addresses, newest first, including the removed ones.
 func (a *TransferServer) listAddresses(r *http.Request, user int64, q map[string]string) (out usertransfers.Addresses, err error) {
 	var found transfers.UserAddresses
-	page, next, err := serve.NumberedPage(q, serve.AddressPlace, func(below int64, limit int) (_ []transfers.Address, err error) {
+	page, next, err := serve.Page(q, serve.AddressPlace, func(below int64, limit int) (_ []transfers.Address, err error) {
 		found, err = a.Transfers.Store.Addresses(r.Context(), user, a.Transfers.Terms.Addresses.Delay, limit, below)
 		return found.List, err
 	}, func(one transfers.Address) int64 { return one.ID })
@@ -170,7 +185,7 @@ func (a *TransferServer) blockAddresses(w http.ResponseWriter, r *http.Request, 
 		return err
 	}
 	a.Log.WarnContext(r.Context(), "payout addresses blocked", "userId", c.on, "by", c.by, "reason", c.reason)
-	return reply(w, r)(a.listAddresses(r, c.on, nil))
+	return serve.Reply(w, r)(a.listAddresses(r, c.on, nil))
 }
 
 // unblockAddresses lets a user add addresses again.
@@ -188,5 +203,5 @@ func (a *TransferServer) unblockAddresses(w http.ResponseWriter, r *http.Request
 		return err
 	}
 	a.Log.WarnContext(r.Context(), "payout addresses unblocked", "userId", c.on, "by", c.by, "reason", c.reason)
-	return reply(w, r)(a.listAddresses(r, c.on, nil))
+	return serve.Reply(w, r)(a.listAddresses(r, c.on, nil))
 }

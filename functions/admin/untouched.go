@@ -20,7 +20,7 @@ import (
 const untouchedAtATime = 8
 
 type untouchedRequest struct {
-	Reason    string         `json:"reason"`
+	reasonRequest
 	PageSize  *int           `json:"pageSize"`
 	PageToken serve.Optional `json:"pageToken"`
 }
@@ -28,10 +28,7 @@ type untouchedRequest struct {
 // releaseUntouched releases submitters that a confirmed planned move put into PROTECT. It releases
 // those whose accounts have sent no transaction that is unknown here.
 func (a *Server) releaseUntouched(w http.ResponseWriter, r *http.Request, c call[struct{}, untouchedRequest]) error {
-	reason, err := reasonOf(c.body.Reason)
-	if err != nil {
-		return err
-	}
+	var err error
 	q := map[string]string{}
 	if c.body.PageSize != nil {
 		q["pageSize"] = strconv.Itoa(*c.body.PageSize)
@@ -39,25 +36,24 @@ func (a *Server) releaseUntouched(w http.ResponseWriter, r *http.Request, c call
 	if q["pageToken"], err = c.body.PageToken.Of("pageToken"); err != nil {
 		return err
 	}
-	size, after, err := serve.PageOf(q, serve.UntouchedPlace)
+	var size int
+	page, token, err := serve.Page(q, serve.UntouchedPlace, func(after string, limit int) ([]store.MovedSubmitter, error) {
+		size = limit - 1
+		return a.Store.Moved(r.Context(), txmanager.Submitter(after), limit)
+	}, func(m store.MovedSubmitter) string { return string(m.Submitter) })
 	if err != nil {
 		return err
 	}
-	page, err := a.Store.Moved(r.Context(), txmanager.Submitter(after), size+1)
-	if err != nil {
-		return err
-	}
-	page, token := serve.CutPage(page, size, serve.UntouchedPlace, func(m store.MovedSubmitter) string { return string(m.Submitter) })
 	if mustPropose(r) {
-		return a.propose(w, r, proposed{"release-untouched", map[string]any{}, reason,
+		return a.propose(w, r, proposed{"release-untouched", map[string]any{}, c.reason,
 			fmt.Sprintf("releases up to %d of the submitters that a planned move put into PROTECT", size)})
 	}
-	out := a.releaseEach(r.Context(), page, txmanager.ReleaseRequest{Mode: txmanager.Resume, Untouched: true, By: c.by, Reason: reason})
+	out := a.releaseEach(r.Context(), page, txmanager.ReleaseRequest{Mode: txmanager.Resume, Untouched: true, By: c.by, Reason: c.reason})
 	out.NextPageToken = token
 	if out.Remaining, err = a.Store.CountMoved(r.Context()); err != nil {
 		return err
 	}
-	a.Log.WarnContext(r.Context(), "released from PROTECT after a planned move", "operator", c.by, "reason", reason,
+	a.Log.WarnContext(r.Context(), "released from PROTECT after a planned move", "operator", c.by, "reason", c.reason,
 		"released", out.Released, "left", len(out.Left), "remaining", out.Remaining, telemetry.NodeIDKey, a.Node)
 	return web.Reply(w, r, http.StatusOK, out)
 }

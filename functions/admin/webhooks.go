@@ -24,23 +24,12 @@ import (
 type Webhooks struct {
 	Log      *eventlog.Log
 	Settings config.Events
-	Tasks    interface {
-		PublishTest(ctx context.Context, endpoint string, test int64) error
-	}
-}
-
-func (a *Server) routeWebhooks(mux *web.Mux) {
-	a.read(mux, "GET /admin/v1/webhook-endpoints", show(a.listEndpoints))
-	a.act(mux, "POST /admin/v1/webhook-endpoints/{endpoint}/test", withReason(a.Desk, a.pathEndpoint, a.testEndpoint))
-	a.act(mux, "POST /admin/v1/webhook-endpoints/{endpoint}/redeliver", withReason(a.Desk, a.pathEndpoint, a.redeliver))
-	a.act(mux, "POST /admin/v1/webhook-endpoints/{endpoint}/pause", withReason(a.Desk, a.pathEndpoint, a.pauseEndpoint))
-	a.act(mux, "POST /admin/v1/webhook-endpoints/{endpoint}/resume", withReason(a.Desk, a.pathEndpoint, a.resumeEndpoint))
 }
 
 // pathEndpoint returns the endpoint in the path. Only the settings add endpoints.
 func (a *Server) pathEndpoint(r *http.Request) (string, error) {
 	name := r.PathValue("endpoint")
-	if !slices.Contains(a.Events.Endpoints, name) {
+	if !slices.Contains(a.Endpoints, name) {
 		return "", web.NewProblem(web.NotFound, "the settings name no endpoint %.64q: GET /admin/v1/webhook-endpoints lists them", name)
 	}
 	return name, nil
@@ -51,8 +40,8 @@ func (a *Server) listEndpoints(r *http.Request) (map[string]any, error) {
 	if _, err := serve.Parameters(r); err != nil {
 		return nil, err
 	}
-	all := make([]client.WebhookEndpoint, len(a.Events.Endpoints))
-	for i, name := range a.Events.Endpoints {
+	all := make([]client.WebhookEndpoint, len(a.Endpoints))
+	for i, name := range a.Endpoints {
 		var err error
 		if all[i], err = a.viewEndpoint(r.Context(), name); err != nil {
 			return nil, err
@@ -151,7 +140,7 @@ func (a *Server) testEndpoint(w http.ResponseWriter, r *http.Request, c call[str
 		return err
 	}
 	a.Log.InfoContext(r.Context(), "a webhook endpoint is tested", "endpoint", c.on, "operator", c.by, "reason", c.reason)
-	if err := a.Webhooks.Tasks.PublishTest(r.Context(), c.on, test); err != nil {
+	if err := a.Tasks.PublishTest(r.Context(), c.on, test); err != nil {
 		return web.UnavailableBecause(err, "no task could be made for the function publish, which sends the test; nothing was sent: try again")
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), a.Webhooks.Settings.Timeout+testMargin)
@@ -225,7 +214,7 @@ func cursorProblem(err error) error {
 func (a *Server) kick(ctx context.Context, endpoint string, of []txmanager.Submitter) {
 	now := time.Now()
 	failed, first := serve.MakeTasks(ctx, of, func(s txmanager.Submitter) error {
-		return a.Events.Tasks.Publish(ctx, events.DeliveryQueue{Submitter: s, Endpoint: endpoint}, now)
+		return a.Tasks.Publish(ctx, events.DeliveryQueue{Submitter: s, Endpoint: endpoint}, now)
 	})
 	if failed > 0 {
 		a.Log.WarnContext(ctx, "no publish tasks: the sweep will find the events", "endpoint", endpoint, "deliveryQueues", failed, "error", first.Error())
@@ -241,7 +230,7 @@ func (a *Server) pauseEndpoint(w http.ResponseWriter, r *http.Request, c call[st
 	if changed {
 		a.Log.WarnContext(r.Context(), "deliveries paused", "endpoint", c.on, "operator", c.by, "reason", c.reason)
 	}
-	return reply(w, r)(a.viewEndpoint(r.Context(), c.on))
+	return serve.Reply(w, r)(a.viewEndpoint(r.Context(), c.on))
 }
 
 // resumeEndpoint ends a pause. The events that waited are delivered in their order.
@@ -266,5 +255,5 @@ func (a *Server) resumeEndpoint(w http.ResponseWriter, r *http.Request, c call[s
 		}
 		a.kick(r.Context(), c.on, of)
 	}
-	return reply(w, r)(a.viewEndpoint(r.Context(), c.on))
+	return serve.Reply(w, r)(a.viewEndpoint(r.Context(), c.on))
 }

@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"math/big"
+	"slices"
 	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store"
@@ -57,18 +59,16 @@ func countCreate(ctx context.Context, in store.Intent, accepted store.StoredInte
 	telemetry.TxCreate.Add(ctx, 1, telemetry.Result(result))
 }
 
+// refusals are the errors of a create that has certainly stored nothing.
+var refusals = []error{
+	store.ErrUnknownSubmitter, store.ErrAnyCaller, store.ErrRequestConflict, store.ErrRecorded, store.ErrProtected, store.ErrSuspended,
+	store.ErrRetired, store.ErrQueueFull, store.ErrMoved, store.ErrHandlerBarred, store.ErrPast, store.ErrNoMAC,
+}
+
 // refuses reports whether a create of the intent that returned err has certainly stored nothing.
 func refuses(in store.Intent, err error) bool {
-	if errors.As(err, new(store.PolicyError)) || in.Refused != nil && errors.Is(err, in.Refused) {
-		return true
-	}
-	for _, refusal := range []error{store.ErrUnknownSubmitter, store.ErrAnyCaller, store.ErrRequestConflict, store.ErrRecorded, store.ErrProtected,
-		store.ErrSuspended, store.ErrRetired, store.ErrQueueFull, store.ErrMoved, store.ErrHandlerBarred, store.ErrPast, store.ErrNoMAC} {
-		if errors.Is(err, refusal) {
-			return true
-		}
-	}
-	return false
+	return errors.As(err, new(store.PolicyError)) || in.Refused != nil && errors.Is(err, in.Refused) ||
+		slices.ContainsFunc(refusals, func(one error) bool { return errors.Is(err, one) })
 }
 
 // Acquire implements [txmanager.Store].
@@ -138,11 +138,11 @@ func opOf(w txmanager.Commit) string {
 }
 
 // Chain is a chain that counts the receipts queried from it.
-type Chain struct{ txmanager.ChainConnector }
+type Chain struct{ serve.Connector }
 
 // Query implements [txmanager.ChainConnector].
 func (c Chain) Query(ctx context.Context, q txmanager.ChainQuery) (txmanager.ChainObservation, error) {
-	v, err := c.ChainConnector.Query(ctx, q)
+	v, err := c.Connector.Query(ctx, q)
 	if len(q.Receipts) == 0 {
 		return v, err
 	}

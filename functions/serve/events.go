@@ -13,14 +13,6 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Deliveries enqueues the delivery of events to the endpoints.
-type Deliveries struct {
-	Endpoints []string // none if events are off
-	Tasks     interface {
-		Publish(ctx context.Context, s events.DeliveryQueue, at time.Time) error
-	}
-}
-
 // collectedEvents lists the submitters for which one invocation has made events.
 type collectedEvents struct {
 	mu sync.Mutex
@@ -51,7 +43,7 @@ func (b *Base) CollectEvents(ctx context.Context) (inner context.Context, delive
 		slices.Sort(made.of)
 		var streams []events.DeliveryQueue
 		for _, s := range slices.Compact(made.of) {
-			for _, endpoint := range b.Events.Endpoints {
+			for _, endpoint := range b.Endpoints {
 				streams = append(streams, events.DeliveryQueue{Submitter: s, Endpoint: endpoint})
 			}
 		}
@@ -61,7 +53,7 @@ func (b *Base) CollectEvents(ctx context.Context) (inner context.Context, delive
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), EnqueueTimeout)
 		defer cancel()
 		now := time.Now()
-		failed, first := MakeTasks(ctx, streams, func(s events.DeliveryQueue) error { return b.Events.Tasks.Publish(ctx, s, now) })
+		failed, first := MakeTasks(ctx, streams, func(s events.DeliveryQueue) error { return b.Tasks.Publish(ctx, s, now) })
 		if failed > 0 {
 			b.Log.WarnContext(ctx, "no publish tasks: the sweep will find the events", "deliveryQueues", failed, "of", len(streams), "error", first.Error())
 		}
@@ -73,7 +65,7 @@ func (b *Base) DeliverAfter(h Handler) Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		ctx, deliver := b.CollectEvents(r.Context())
 		err := h(w, r.WithContext(ctx))
-		if err == nil && len(b.Events.Endpoints) > 0 {
+		if err == nil && len(b.Endpoints) > 0 {
 			_ = http.NewResponseController(w).Flush() // the caller has its answer without waiting for the tasks, if the connection can flush
 		}
 		deliver()

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/fencepost/fencepost/shared/web"
@@ -27,50 +28,32 @@ func KeyOf(r *http.Request, field, inBody string) (string, error) {
 	return key, nil
 }
 
-// headerKey reads the header in either of its forms. The quoted form is a string of RFC 8941 (section
-// 3.3.3), as the draft requires. The bare form is what most callers send. A bare key has no quotes,
-// commas, semicolons or spaces. With them it could equally be two keys that a proxy has joined, or a
-// string with parameters.
-func headerKey(values []string) (key, fault string) {
-	if len(values) > 1 {
-		return "", "was given more than once; send one Idempotency-Key header"
-	}
-	text := values[0]
-	if text == "" {
-		return "", "is empty: leave it out, or give your own key for this request"
-	}
-	if text[0] == '"' {
-		return quotedKey(text)
-	}
-	for _, c := range []byte(text) {
-		if c <= ' ' || c >= 0x7f || strings.IndexByte("\",;\\", c) >= 0 {
-			return "", "is not a valid key; send printable ASCII without spaces, commas, semicolons, backslashes and quotes, or a string in double quotes"
-		}
-	}
-	return text, ""
-}
+// The two forms of the header. The quoted one is a string of RFC 8941 (section 3.3.3), as the draft requires: printable ASCII in
+// which a backslash stands before each quote and backslash. The bare form is what most callers send. A bare key has no
+// quotes, commas, semicolons, backslashes or spaces. With them it could equally be two keys that a proxy has joined, or a string
+// with parameters.
+var (
+	quotedKey = regexp.MustCompile(`^"((?:[ !#-\[\]-~]|\\["\\])*)"$`)
+	bareKey   = regexp.MustCompile(`^[!#-+\--:<-\[\]-~]+$`)
+	unescape  = strings.NewReplacer(`\\`, `\`, `\"`, `"`)
+)
 
-// quotedKey reads the text between the quotes.
-func quotedKey(text string) (key, fault string) {
-	const malformed = "is no string of RFC 8941: want printable ASCII in double quotes, with a backslash before each quote and backslash in it, and nothing behind"
-	var b strings.Builder
-	for i := 1; i < len(text); i++ {
-		switch c := text[i]; {
-		case c == '"' && i == len(text)-1 && b.Len() == 0:
-			return "", "is empty: leave it out, or give your own key for this request"
-		case c == '"' && i == len(text)-1:
-			return b.String(), ""
-		case c == '\\':
-			i++
-			if i == len(text) || text[i] != '"' && text[i] != '\\' {
-				return "", malformed
-			}
-			b.WriteByte(text[i])
-		case c == '"' || c < ' ' || c >= 0x7f:
-			return "", malformed
-		default:
-			b.WriteByte(c)
-		}
+// headerKey reads the header in either of its forms.
+func headerKey(values []string) (key, fault string) {
+	text := values[0]
+	switch {
+	case len(values) > 1:
+		return "", "was given more than once; send one Idempotency-Key header"
+	case text == "", text == `""`:
+		return "", "is empty: leave it out, or give your own key for this request"
+	case bareKey.MatchString(text):
+		return text, ""
+	case text[0] != '"':
+		return "", "is not a valid key; send printable ASCII without spaces, commas, semicolons, backslashes and quotes, or a string in double quotes"
 	}
-	return "", malformed
+	quoted := quotedKey.FindStringSubmatch(text)
+	if quoted == nil {
+		return "", "is no string of RFC 8941: want printable ASCII in double quotes, with a backslash before each quote and backslash in it, and nothing behind"
+	}
+	return unescape.Replace(quoted[1]), ""
 }

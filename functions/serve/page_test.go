@@ -36,7 +36,7 @@ func TestListIsWrittenAsItsRowsAndToken(t *testing.T) {
 }
 
 // placeDeclared finds the number with which the tokens of a list begin.
-var placeDeclared = regexp.MustCompile(`= (?:\w+Place\(|Place\{)(\d+)`)
+var placeDeclared = regexp.MustCompile(`= (?:\w+Place\(|Place\[\S+\]\{version: )(\d+)`)
 
 // No list takes another one's tokens.
 func TestEachListHasTokensOfItsOwn(t *testing.T) {

@@ -11,25 +11,16 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// The transaction manager's codes, in addition to those of package web.
+// The transaction manager's codes that stand in no list of answers, or in several of its entries.
 var (
-	unknownSubmitter   = web.Code{Name: "UNKNOWN_SUBMITTER", Status: http.StatusNotFound}
-	anyCallerRefused   = web.Code{Name: "ANY_CALLER_REFUSED", Status: http.StatusForbidden}
-	CallersOpen        = web.Code{Name: "CALLERS_OPEN", Status: http.StatusBadRequest}
-	callersConflict    = web.Code{Name: "CALLERS_CONFLICT", Status: http.StatusConflict}
-	requestIDConflict  = web.Code{Name: "REQUEST_ID_CONFLICT", Status: http.StatusConflict}
-	submitterProtected = web.Code{Name: "SUBMITTER_PROTECTED", Status: http.StatusConflict}
-	submitterExists    = web.Code{Name: "SUBMITTER_EXISTS", Status: http.StatusConflict}
-	SubmitterRetired   = web.Code{Name: "SUBMITTER_RETIRED", Status: http.StatusConflict}
-	submitterInUse     = web.Code{Name: "SUBMITTER_IN_USE", Status: http.StatusConflict}
-	payerWindow        = web.Code{Name: "PAYER_WINDOW", Status: http.StatusConflict}
-	NotLeader          = web.Code{Name: "NOT_LEADER", Status: http.StatusConflict}
-	TooLate            = web.Code{Name: "TOO_LATE", Status: http.StatusConflict}
-	requestRecorded    = web.Code{Name: "REQUEST_RECORDED", Status: http.StatusConflict}
-	proofUsed          = web.Code{Name: "PROOF_USED", Status: http.StatusConflict}
-	notPlanned         = web.Code{Name: "NOT_A_PLANNED_MOVE", Status: http.StatusConflict}
-	moveExpected       = web.Code{Name: "MOVE_EXPECTED", Status: http.StatusServiceUnavailable}
-	queueFull          = web.Code{Name: "QUEUE_FULL", Status: http.StatusTooManyRequests}
+	CallersOpen      = web.Code{Name: "CALLERS_OPEN", Status: http.StatusBadRequest}
+	callersConflict  = web.Code{Name: "CALLERS_CONFLICT", Status: http.StatusConflict}
+	SubmitterRetired = web.Code{Name: "SUBMITTER_RETIRED", Status: http.StatusConflict}
+	submitterInUse   = web.Code{Name: "SUBMITTER_IN_USE", Status: http.StatusConflict}
+	payerWindow      = web.Code{Name: "PAYER_WINDOW", Status: http.StatusConflict}
+	TooLate          = web.Code{Name: "TOO_LATE", Status: http.StatusConflict}
+	requestRecorded  = web.Code{Name: "REQUEST_RECORDED", Status: http.StatusConflict}
+	queueFull        = web.Code{Name: "QUEUE_FULL", Status: http.StatusTooManyRequests}
 
 	// Codes of policies. Transfers share the two for limits over time.
 	policyRefused       = web.Code{Name: "POLICY_REFUSED", Status: http.StatusForbidden}
@@ -37,19 +28,15 @@ var (
 	dailyAmountExceeded = web.Code{Name: "DAILY_AMOUNT_EXCEEDED", Status: http.StatusTooManyRequests}
 )
 
-// The time after which a caller can find room again within a limit over time.
+// The time after which a caller can expect to succeed.
 const (
-	rateRetryAfter = 10 * time.Second
-	dayRetryAfter  = time.Hour
+	rateRetryAfter  = 10 * time.Second // there is room again within a limit of a minute
+	dayRetryAfter   = time.Hour        // there is room again within a limit of a day
+	queueRetryAfter = 10 * time.Second // a full queue has room
+	moveRetryAfter  = 10 * time.Second // a move of the database is over
 )
 
 const storedNothing = " This attempt stored nothing; GET /api/v1/tx/by-request shows whether an earlier one did."
-
-// moveRetryAfter is the time after which a caller can expect a database move to be over.
-const moveRetryAfter = 10 * time.Second
-
-// queueRetryAfter is the time after which a caller can expect room in a full queue.
-const queueRetryAfter = 10 * time.Second
 
 // Answer is what a caller may see of an error.
 type Answer struct {
@@ -60,9 +47,12 @@ type Answer struct {
 	Retry time.Duration // 0: none, or a second for a code of 5xx
 }
 
+// NoSuchCursor answers a page token that the store does not take.
+var NoSuchCursor = Answer{Err: store.ErrCursor, Code: web.InvalidField, Field: "pageToken", Text: noSuchPage}
+
 // answers lists the store's errors. The first one that an error wraps counts.
 var answers = []Answer{
-	{Err: store.ErrNotPlanned, Code: notPlanned,
+	{Err: store.ErrNotPlanned, Code: web.Code{Name: "NOT_A_PLANNED_MOVE", Status: http.StatusConflict},
 		Text: "the last change of the database's identity is not a planned move that was confirmed (migrate confirm-move): the database may lack committed changes: release each submitter by a separate call; nothing was changed"},
 	{Err: store.ErrHandlerBarred, Code: policyRefused, Field: "handler",
 		Text: "the submitter's callers do not name this handler (\"handler:<name>\")." + storedNothing},
@@ -72,12 +62,14 @@ var answers = []Answer{
 		Text: "you have 100 open proposals: reject some of them; nothing was stored"},
 	{Err: store.ErrUnknownProposal, Code: web.NotFound, Text: "there is no such proposal: GET /admin/v1/proposals lists them"},
 	{Err: store.ErrStatusUnchanged, Code: TooLate, Text: "the submitter is that already; nothing was changed"},
-	{Err: store.ErrAnyCaller, Code: anyCallerRefused,
+	{Err: store.ErrAnyCaller, Code: web.Code{Name: "ANY_CALLER_REFUSED", Status: http.StatusForbidden},
 		Text: "the submitter's callers are \"*\", which admits no caller while auth.openIssuer is true; an operator must list the callers (PUT /admin/v1/submitters/{submitter}/callers), or set auth.openIssuer to false if the issuer gives tokens only to your services." + storedNothing},
-	{Err: store.ErrUnknownSubmitter, Code: unknownSubmitter, Text: "the submitter is not registered, or not yours to use"},
-	{Err: store.ErrRequestConflict, Code: requestIDConflict,
+	{Err: store.ErrUnknownSubmitter, Code: web.Code{Name: "UNKNOWN_SUBMITTER", Status: http.StatusNotFound},
+		Text: "the submitter is not registered, or not yours to use"},
+	{Err: store.ErrRequestConflict, Code: web.Code{Name: "REQUEST_ID_CONFLICT", Status: http.StatusConflict},
 		Text: "this requestId of the submitter belongs to another payload, another validUntil or another caller: post a new intent under a new requestId"},
-	{Err: store.ErrProtected, Code: submitterProtected, Text: "the submitter is in PROTECT until an operator releases it." + storedNothing},
+	{Err: store.ErrProtected, Code: web.Code{Name: "SUBMITTER_PROTECTED", Status: http.StatusConflict},
+		Text: "the submitter is in PROTECT until an operator releases it." + storedNothing},
 	{Err: store.ErrRetired, Code: SubmitterRetired, Text: "the submitter is retired for ever: use another one; this attempt changed nothing"},
 	{Err: store.ErrSuspended, Code: web.Forbidden, Text: "an operator has suspended the submitter." + storedNothing},
 	{Err: store.ErrQueueFull, Code: queueFull, Retry: queueRetryAfter, Text: "too many intents wait for this submitter." + storedNothing},
@@ -92,7 +84,7 @@ var answers = []Answer{
 		Text: "the transaction is held for a foreign transaction: GET /admin/v1/submitters/{submitter}/foreign shows which; match it or write it off; nothing was changed"},
 	{Err: store.ErrNoHold, Code: TooLate,
 		Text: "no foreign transaction with that nonce waits for a decision: GET /admin/v1/submitters/{submitter}/foreign lists those that do; nothing was changed"},
-	{Err: store.ErrProofUsed, Code: proofUsed,
+	{Err: store.ErrProofUsed, Code: web.Code{Name: "PROOF_USED", Status: http.StatusConflict},
 		Text: "the foreign transaction proves another payout, and a transaction can prove only one: write it off (POST /admin/v1/submitters/{submitter}/foreign/write-off), and the intents held for it proceed; nothing was changed"},
 	{Err: store.ErrNoSuchIntent, Code: web.InvalidField, Field: "through",
 		Text: "names no intent of this submitter: want the txId of the newest held intent that you have seen; nothing was changed"},
@@ -104,7 +96,8 @@ var answers = []Answer{
 		Text: "the transaction is a transfer's payout, which only the coordinator cancels; nothing was changed; POST /admin/v1/transfers/{req_id}/resolve gives the payout up"},
 	{Err: store.ErrTooLate, Code: TooLate,
 		Text: "nothing can be decided about the transaction: it is final, in the queue, or has no bytes to replace or send again"},
-	{Err: store.ErrRegisteredOtherwise, Code: submitterExists,
+	NoSuchCursor,
+	{Err: store.ErrRegisteredOtherwise, Code: web.Code{Name: "SUBMITTER_EXISTS", Status: http.StatusConflict},
 		Text: "the submitter is registered with other terms: GET /admin/v1/submitters/{submitter} shows them"},
 }
 
@@ -125,10 +118,7 @@ func Find(answers []Answer, err error) *web.Problem {
 // Problem converts the errors of the inner layers to what a caller may see. It returns an unknown
 // error unchanged; the answer is then UNAVAILABLE.
 func Problem(err error) error {
-	if p := detailed(err); p != nil {
-		return p
-	}
-	if p := Find(answers, err); p != nil {
+	if p := cmp.Or(detailed(err), Find(answers, err)); p != nil {
 		return p
 	}
 	return err
@@ -144,9 +134,8 @@ func detailed(err error) *web.Problem {
 	var work store.OpenWorkError
 	switch {
 	case store.IsMoving(err):
-		p := web.NewProblem(moveExpected, "the database is about to be moved to another server, and nothing is written meanwhile; nothing was stored: try again later")
-		p.RetryAfter, p.Cause = moveRetryAfter, err
-		return p
+		return &web.Problem{Code: web.Code{Name: "MOVE_EXPECTED", Status: http.StatusServiceUnavailable}, RetryAfter: moveRetryAfter, Cause: err,
+			Detail: "the database is about to be moved to another server, and nothing is written meanwhile; nothing was stored: try again later"}
 	case store.IsProposalGone(err):
 		return web.UnavailableBecause(err, "the proposal can no longer be carried out; nothing was changed: read it again")
 	case errors.As(err, &policy):
@@ -182,9 +171,7 @@ func payloadProblem(f *chain.FieldError) *web.Problem {
 	codes := map[string]web.Code{
 		chain.CodeInvalidJSON: web.InvalidJSON, chain.CodeInvalidField: web.InvalidField, chain.CodeUnsupportedField: web.UnsupportedField,
 	}
-	p := web.NewProblem(codes[f.Code], "%s", f.Problem)
-	p.Field = f.Field
-	return p
+	return &web.Problem{Code: codes[f.Code], Field: f.Field, Detail: f.Problem}
 }
 
 // policyProblems gives the code, the field and the retry time for each rule.
@@ -211,7 +198,6 @@ var policyProblems = map[store.PolicyRule]web.Problem{
 // policyProblem names the exceeded limit and the member that exceeded it.
 func policyProblem(e store.PolicyError) *web.Problem {
 	of := policyProblems[e.Rule]
-	p := web.NewProblem(of.Code, "%s.%s", e.Error(), storedNothing)
-	p.Field, p.RetryAfter = of.Field, of.RetryAfter
-	return p
+	of.Detail = e.Error() + "." + storedNothing
+	return &of
 }

@@ -36,9 +36,7 @@ func Parameters(r *http.Request, names ...string) (map[string]string, error) {
 		delete(values, name)
 	}
 	for name := range values {
-		p := web.NewProblem(web.UnsupportedField, "no such parameter; known are %q", names)
-		p.Field = name
-		return nil, p
+		return nil, &web.Problem{Code: web.UnsupportedField, Field: name, Detail: fmt.Sprintf("no such parameter; known are %q", names)}
 	}
 	return found, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/crash"
+	"github.com/fencepost/fencepost/shared/tasks"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/web"
 )
@@ -31,9 +32,10 @@ type Base struct {
 	People   *web.Verifier // of people who have signed in to the console; nil: there is none
 	Internal *web.Verifier // of Cloud Tasks and the scheduler
 	AtWork   *web.Callers
-	Mark     *Mark       // nil: no mark is kept outside the database
-	Events   *Deliveries // of the events that a request makes
+	Mark     *Mark // nil: no mark is kept outside the database
+	Tasks    *tasks.Tasks
 
+	Endpoints    []string // of events; none if events are off
 	MaxBodyBytes int64
 	Deadline     time.Duration  // of a task or a sweep
 	Namespace    string         // of an address without a chain prefix
@@ -60,10 +62,10 @@ func (b *Base) Handle(mux *web.Mux, name, pattern string, h Handler) {
 	mux.Handle(pattern, served)
 }
 
-// HandleInternal is [Base.Handle] for POST /internal/path. It admits only the service accounts of Cloud
+// HandleInternal is [Base.Handle] for POST /internal/name. It admits only the service accounts of Cloud
 // Tasks and the scheduler. It trusts their tokens, never a plain header.
-func (b *Base) HandleInternal(mux *web.Mux, name, path string, h Handler) {
+func (b *Base) HandleInternal(mux *web.Mux, name string, h Handler) {
 	inner := web.NewMux()
-	b.Handle(inner, name, "POST /internal/"+path, h)
-	mux.Handle("POST /internal/"+path, web.RequireAccounts(b.Internal, b.Auth.InternalAccounts...)(inner))
+	b.Handle(inner, name, "POST /internal/"+name, h)
+	mux.Handle("POST /internal/"+name, web.RequireAccounts(b.Internal, b.Auth.InternalAccounts...)(inner))
 }

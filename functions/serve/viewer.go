@@ -59,7 +59,11 @@ func (b *Base) LogOperator(r *http.Request, v store.Viewer) {
 // recorded, as it is readable.
 func viewerOf(id web.Identity, c config.Auth) store.Viewer {
 	v := store.Viewer{Email: id.Email}
-	for _, name := range []string{store.SubjectCaller + id.Subject, store.EmailCaller + verified(id)} {
+	names := []string{store.SubjectCaller + id.Subject}
+	if id.EmailVerified {
+		names = append(names, store.EmailCaller+id.Email)
+	}
+	for _, name := range names {
 		if !CallerName.MatchString(name) {
 			continue
 		}
@@ -73,14 +77,6 @@ func viewerOf(id web.Identity, c config.Auth) store.Viewer {
 		v.Names = append(v.Names, store.AnyCaller)
 	}
 	return v
-}
-
-// verified returns the e-mail address that the token's issuer has verified; "": none.
-func verified(id web.Identity) string {
-	if !id.EmailVerified {
-		return ""
-	}
-	return id.Email
 }
 
 // CallerName matches a name that a token can have: a verified e-mail or a subject.

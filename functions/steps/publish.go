@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/events"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/web"
@@ -12,7 +13,7 @@ import (
 
 // RoutePublish serves the function publish.
 func (a *Server) RoutePublish(mux *web.Mux) {
-	a.HandleInternal(mux, "publish", "publish", a.publish)
+	a.HandleInternal(mux, "publish", serve.Task(a.Base, a.publish))
 }
 
 type publishRequest struct {
@@ -62,25 +63,14 @@ func (t DeliverySlots) acquire(ctx context.Context, endpoint string) (release fu
 	}
 }
 
-// publish delivers one submitter's events to one endpoint. It answers 204 when its task has done its
-// part, even if the endpoint accepted nothing: another task or the sweep then tries again. Any other
-// answer makes Cloud Tasks retry the task.
-func (a *Server) publish(w http.ResponseWriter, r *http.Request) error {
-	body, err := web.Decode[publishRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
+// publish delivers one submitter's events to one endpoint. It returns nil when its task has done its
+// part, even if the endpoint accepted nothing: another task or the sweep then tries again.
+func (a *Server) publish(r *http.Request, body publishRequest) error {
 	if body.Endpoint == "" {
 		return web.FieldProblem("endpoint", "is required: the name of the endpoint")
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), a.Deadline-time.Second)
-	defer cancel()
 	if body.Test != 0 {
-		if err := a.Deliveries.Test(ctx, body.Endpoint, body.Test); err != nil {
-			return err
-		}
-		w.WriteHeader(http.StatusNoContent)
-		return nil
+		return a.Deliveries.Test(r.Context(), body.Endpoint, body.Test)
 	}
 	s, err := a.Submitter("submitter", body.Submitter)
 	if err != nil {
@@ -91,13 +81,8 @@ func (a *Server) publish(w http.ResponseWriter, r *http.Request) error {
 	release, ok := a.Slots.acquire(r.Context(), body.Endpoint)
 	if !ok {
 		a.Log.DebugContext(r.Context(), "all delivery slots of the endpoint are in use: the sweep tries again", telemetry.SubmitterKey, s, "endpoint", body.Endpoint)
-		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
 	defer release()
-	if err := a.Deliveries.Serve(ctx, events.DeliveryQueue{Submitter: s, Endpoint: body.Endpoint}); err != nil {
-		return err
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return a.Deliveries.Serve(r.Context(), events.DeliveryQueue{Submitter: s, Endpoint: body.Endpoint})
 }

@@ -3,10 +3,8 @@
 package steps
 
 import (
-	"context"
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/events"
@@ -33,27 +31,21 @@ type sessionRequest struct {
 // the submitter. They differ in the queue that paces them and in whether they may sign.
 func (a *Server) RouteSession(kind txmanager.Kind) func(*web.Mux) {
 	return func(mux *web.Mux) {
-		a.HandleInternal(mux, string(kind), string(kind), a.DeliverAfter(func(w http.ResponseWriter, r *http.Request) error {
-			return a.serveSession(w, r, kind)
-		}))
+		a.HandleInternal(mux, string(kind), a.DeliverAfter(serve.Task(a.Base, func(r *http.Request, body sessionRequest) error {
+			return a.serveSession(r, body, kind)
+		})))
 	}
 }
 
-// serveSession answers 204 when its task has done its part, even if another invocation does the work.
-// Any other answer makes Cloud Tasks retry the task.
-func (a *Server) serveSession(w http.ResponseWriter, r *http.Request, kind txmanager.Kind) error {
-	body, err := web.Decode[sessionRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
+// serveSession returns nil when its task has done its part, even if another invocation does the work.
+func (a *Server) serveSession(r *http.Request, body sessionRequest, kind txmanager.Kind) error {
 	s, err := a.Submitter("submitter", body.Submitter)
 	if err != nil {
 		return err
 	}
 	a.Log.DebugContext(r.Context(), "task", telemetry.SubmitterKey, s, "function", kind,
 		"task", r.Header.Get("X-CloudTasks-TaskName"), "retry", r.Header.Get("X-CloudTasks-TaskRetryCount"))
-	ctx, cancel := context.WithTimeout(r.Context(), a.Deadline-time.Second)
-	defer cancel()
+	ctx := r.Context()
 	if kind == txmanager.KindAdvance {
 		ctx = store.WithPatience(ctx)
 	}
@@ -63,11 +55,7 @@ func (a *Server) serveSession(w http.ResponseWriter, r *http.Request, kind txman
 	}
 	if errors.Is(err, store.ErrUnknownSubmitter) { // a retry would not help
 		a.Log.ErrorContext(ctx, "task of an unknown submitter dropped", telemetry.SubmitterKey, s, "error", err.Error())
-		err = nil
+		return nil
 	}
-	if err != nil {
-		return err
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return err
 }

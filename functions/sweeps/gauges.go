@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/big"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store/events"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -83,10 +84,10 @@ func (a *Server) gaugeBlocked(ctx context.Context) error {
 
 // gaugeEvents records the events that endpoints have not received yet.
 func (a *Server) gaugeEvents(ctx context.Context) error {
-	if len(a.Events.Endpoints) == 0 {
+	if len(a.Endpoints) == 0 {
 		return nil
 	}
-	waiting, err := events.New(a.Store).EventBacklogs(ctx, a.Events.Endpoints)
+	waiting, err := events.New(a.Store).EventBacklogs(ctx, a.Endpoints)
 	for _, w := range waiting {
 		telemetry.EventBacklog.Record(ctx, float64(w.Streams), telemetry.Endpoint(w.Endpoint))
 		telemetry.EventAge.Record(ctx, w.Oldest.Seconds(), telemetry.Endpoint(w.Endpoint))
@@ -122,11 +123,11 @@ func (a *Server) gaugeBalances(ctx context.Context) error {
 		}
 		left -= len(shown[i])
 	}
-	return a.eachChain(func(i int, c Chain) error {
+	return a.eachChain(func(i int, c *serve.Chain) error {
 		if len(shown[i]) == 0 {
 			return nil
 		}
-		if err := c.gaugeBalances(ctx, shown[i]); err != nil { // gauges are informative: the sweep has done its work without them
+		if err := gaugeBalancesOn(ctx, c, shown[i]); err != nil { // gauges are informative: the sweep has done its work without them
 			telemetry.GaugeFailures.Add(ctx, 1, telemetry.Query(balancesQuery))
 			a.Log.WarnContext(ctx, "balances not shown", "chain", c.ID, "error", err.Error())
 		}
@@ -134,7 +135,7 @@ func (a *Server) gaugeBalances(ctx context.Context) error {
 	})
 }
 
-func (c Chain) gaugeBalances(ctx context.Context, of []txmanager.Submitter) error {
+func gaugeBalancesOn(ctx context.Context, c *serve.Chain, of []txmanager.Submitter) error {
 	balances, err := c.Connector.Balances(ctx, of)
 	if err != nil {
 		return err
@@ -148,10 +149,10 @@ func (c Chain) gaugeBalances(ctx context.Context, of []txmanager.Submitter) erro
 	return nil
 }
 
-// gauge records how many of the chain's nodes are excluded, if the chain has several. Only the sweep
+// gaugeExcluded records how many of the chain's nodes are excluded, if the chain has several. Only the sweep
 // calls it, right after it has queried the nodes.
-func (c Chain) gauge(ctx context.Context) {
-	if c.Excluded != nil {
-		telemetry.NodesExcluded.Record(ctx, float64(c.Excluded()), telemetry.Chain(c.ID))
+func gaugeExcluded(ctx context.Context, c *serve.Chain) {
+	if c.Several != nil {
+		telemetry.NodesExcluded.Record(ctx, float64(len(c.Several.Excluded())), telemetry.Chain(c.ID))
 	}
 }

@@ -4,11 +4,9 @@ package sweeps
 
 import (
 	"context"
-	"math/big"
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
-	"github.com/fencepost/fencepost/shared/events"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -20,8 +18,7 @@ import (
 type Server struct {
 	*serve.Base
 	Store     *store.Store
-	Tasks     Tasks
-	Chains    []Chain                                        // all that are served
+	Chains    []*serve.Chain                                 // all that are served
 	RulesOf   func(txmanager.Submitter) (rules.Rules, error) // fails for a chain that is not served
 	Transfers *transfers.Store
 	Unread    func(context.Context) (map[uint64]time.Duration, error) // since each payers' chain was read; nil: none is
@@ -33,23 +30,4 @@ type Server struct {
 	ShownBalances    int           // submitters whose balance a gauge shows
 	EventsKeep       time.Duration
 	UnusualPerMinute int // transfers of one user
-}
-
-// Tasks enqueues a task of the sweep's minute. It makes none if the minute has one already.
-type Tasks interface {
-	Sweep(ctx context.Context, s txmanager.Submitter, kind txmanager.Kind, began time.Time) (made bool, err error)
-	SweepPublish(ctx context.Context, s events.DeliveryQueue, began time.Time) (made bool, err error)
-	SweepTransfer(ctx context.Context, reqID string, began time.Time) (made bool, err error)
-	SweepAct(ctx context.Context, act int64, began time.Time) (made bool, err error)
-}
-
-// Chain is a served chain.
-type Chain struct {
-	Namespace string
-	ID        uint64
-	Connector interface {
-		Query(context.Context, txmanager.ChainQuery) (txmanager.ChainObservation, error)
-		Balances(ctx context.Context, of []txmanager.Submitter) ([]*big.Int, error)
-	}
-	Excluded func() int // how many of its nodes are excluded; nil: it has one node
 }

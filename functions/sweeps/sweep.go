@@ -17,7 +17,7 @@ import (
 
 // RouteSweep serves the function sweep.
 func (a *Server) RouteSweep(mux *web.Mux) {
-	a.HandleInternal(mux, "sweep", "sweep", a.sweep)
+	a.HandleInternal(mux, "sweep", a.sweep)
 }
 
 type sweepResponse struct {
@@ -54,8 +54,7 @@ func (a *Server) sweep(w http.ResponseWriter, r *http.Request) error {
 	failures = append(failures, a.within(r.Context(), 20, func(ctx context.Context) error { return telemetry.ShowReading(ctx, began, a.Store) }))
 	failures = append(failures, a.within(r.Context(), 20, a.Store.CountMinutes))
 	_, err := a.Store.KeepPartitions(r.Context())
-	failures = append(failures, err)
-	if err := errors.Join(failures...); err != nil {
+	if err := errors.Join(append(failures, err)...); err != nil {
 		return err
 	}
 	if out != (sweepResponse{}) {
@@ -116,8 +115,8 @@ const sweptBlocks = 100
 // iteration evaluates it. A chain that does not answer does not stop the others.
 func (a *Server) sweepReorged(ctx context.Context, out *sweepResponse, began time.Time) error {
 	each := make([]sweepResponse, len(a.Chains))
-	err := a.eachChain(func(i int, c Chain) error {
-		defer c.gauge(ctx)
+	err := a.eachChain(func(i int, c *serve.Chain) error {
+		defer gaugeExcluded(ctx, c)
 		return a.sweepReorgedOf(ctx, c, &each[i], began)
 	})
 	for _, one := range each {
@@ -128,7 +127,7 @@ func (a *Server) sweepReorged(ctx context.Context, out *sweepResponse, began tim
 
 // eachChain calls one for all chains concurrently, so that an unresponsive chain delays no other. The
 // errors name their chains.
-func (a *Server) eachChain(one func(i int, c Chain) error) error {
+func (a *Server) eachChain(one func(i int, c *serve.Chain) error) error {
 	failures := make([]error, len(a.Chains))
 	var group sync.WaitGroup
 	for i, c := range a.Chains {
@@ -142,7 +141,7 @@ func (a *Server) eachChain(one func(i int, c Chain) error) error {
 	return errors.Join(failures...)
 }
 
-func (a *Server) sweepReorgedOf(ctx context.Context, chain Chain, out *sweepResponse, began time.Time) error {
+func (a *Server) sweepReorgedOf(ctx context.Context, chain *serve.Chain, out *sweepResponse, began time.Time) error {
 	v, err := chain.Connector.Query(ctx, txmanager.ChainQuery{})
 	if err != nil {
 		return err

@@ -27,11 +27,7 @@ type batchResponse struct {
 
 // createBatch stores many intents in one round trip and one commit. Each intent has its own result; a
 // refused intent does not stop the others.
-func (a *Server) createBatch(w http.ResponseWriter, r *http.Request, v store.Viewer) error {
-	body, err := web.Decode[batchRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
+func (a *Server) createBatch(w http.ResponseWriter, r *http.Request, v store.Viewer, body batchRequest) error {
 	if len(r.Header.Values(serve.KeyHeader)) > 0 {
 		return &web.Problem{Code: web.UnsupportedField, Field: serve.KeyHeader, Detail: "is not accepted for a batch; give each intent a requestId"}
 	}
@@ -39,9 +35,18 @@ func (a *Server) createBatch(w http.ResponseWriter, r *http.Request, v store.Vie
 		return web.FieldProblem("intents", "has %d intents: want 1 to %d", n, maxBatchIntents)
 	}
 	results := make([]client.BatchResult, len(body.Intents))
-	intents, places, err := a.allowedIntents(r, v, body.Intents, results)
+	allowed, faults, err := a.allowedIntents(r.Context(), v, body.Intents)
 	if err != nil {
 		return err
+	}
+	var intents []store.Intent
+	var places []int // of the intents in the batch
+	for i, in := range allowed {
+		if faults[i] != nil {
+			results[i] = refusedResult(r, faults[i])
+			continue
+		}
+		intents, places = append(intents, in), append(places, i)
 	}
 	a.Points.At("create.received")
 	if len(intents) > 0 {
@@ -61,32 +66,29 @@ func (a *Server) createBatch(w http.ResponseWriter, r *http.Request, v store.Vie
 	return web.Reply(w, r, http.StatusOK, batchResponse{Results: results})
 }
 
-// allowedIntents returns the intents that can be stored and their positions in the batch. It fills in
-// the results of the others. It reads payloads only for submitters that the caller may use.
-func (a *Server) allowedIntents(r *http.Request, v store.Viewer, bodies []createRequest, results []client.BatchResult) (intents []store.Intent, places []int, err error) {
-	names, faults := make([]store.Intent, len(bodies)), make([]error, len(bodies))
+// allowedIntents returns the intents of the bodies, and the fault of each that cannot be stored. It reads payloads only for
+// submitters that the caller may use.
+func (a *Server) allowedIntents(ctx context.Context, v store.Viewer, bodies []createRequest) (intents []store.Intent, faults []error, err error) {
+	intents, faults = make([]store.Intent, len(bodies)), make([]error, len(bodies))
 	var submitters []txmanager.Submitter
 	for i, body := range bodies {
-		if names[i], faults[i] = a.parseIntent(v, body); faults[i] == nil {
-			submitters = append(submitters, names[i].Submitter)
+		if intents[i], faults[i] = a.parseIntent(v, body); faults[i] == nil {
+			submitters = append(submitters, intents[i].Submitter)
 		}
 	}
-	may, err := a.Store.UsableSubmitters(r.Context(), v.Names, submitters)
+	may, err := a.Store.UsableSubmitters(ctx, v.Names, submitters)
 	if err != nil {
 		return nil, nil, err
 	}
-	for i, in := range names {
+	for i, in := range intents {
 		if faults[i] == nil {
-			in, faults[i] = a.withPayload(in, bodies[i], may[in.Submitter])
+			intents[i], faults[i] = a.withPayload(in, bodies[i], may[in.Submitter])
 		}
 		if faults[i] != nil {
-			telemetry.TxCreate.Add(r.Context(), 1, telemetry.Result("refused"))
-			results[i] = refusedResult(r, faults[i])
-			continue
+			telemetry.TxCreate.Add(ctx, 1, telemetry.Result("refused"))
 		}
-		intents, places = append(intents, in), append(places, i)
 	}
-	return intents, places, nil
+	return intents, faults, nil
 }
 
 // enqueueAll enqueues one advance for each submitter that has new queued intents. If a call fails, the

@@ -13,7 +13,7 @@ import (
 
 // RouteCancel serves the function cancel.
 func (a *Server) RouteCancel(mux *web.Mux) {
-	a.Handle(mux, "cancel", "POST /api/v1/tx/{txId}/cancel", a.DeliverAfter(a.asCaller(a.cancel)))
+	a.Handle(mux, "cancel", "POST /api/v1/tx/{txId}/cancel", a.DeliverAfter(serve.By(a.Viewer, a.cancel)))
 }
 
 type cancelResponse struct {

@@ -2,7 +2,6 @@ package transactions
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,11 +23,11 @@ import (
 
 // RouteCreate serves the function create.
 func (a *Server) RouteCreate(mux *web.Mux) {
-	a.Handle(mux, "create", "POST /api/v1/tx", a.DeliverAfter(a.asCaller(a.create)))
-	a.Handle(mux, "create", "POST /api/v1/tx:batch", a.DeliverAfter(a.asCaller(a.createBatch)))
+	a.Handle(mux, "create", "POST /api/v1/tx", a.DeliverAfter(serve.By(a.Viewer, serve.WithBody(a.Base, a.create))))
+	a.Handle(mux, "create", "POST /api/v1/tx:batch", a.DeliverAfter(serve.By(a.Viewer, serve.WithBody(a.Base, a.createBatch))))
 	// The list is served by the same function as create, since the load balancer chooses the service
 	// by the path alone.
-	a.Handle(mux, "list", "GET /api/v1/tx", a.asCaller(a.list))
+	a.Handle(mux, "list", "GET /api/v1/tx", serve.ShowList(a.Viewer, a.list, "submitter", "state"))
 }
 
 type createRequest struct {
@@ -41,18 +40,19 @@ type createRequest struct {
 
 // create stores an intent once. It answers 202 with the new txId, or 200 with the txId already stored
 // under the requestId. It takes no lease; the unique key protects the row.
-func (a *Server) create(w http.ResponseWriter, r *http.Request, v store.Viewer) error {
-	body, err := web.Decode[createRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
+func (a *Server) create(w http.ResponseWriter, r *http.Request, v store.Viewer, body createRequest) (err error) {
 	if body.RequestID, err = serve.KeyOf(r, "requestId", body.RequestID); err != nil {
 		return err
 	}
-	in, err := a.allowedIntent(r.Context(), v, body)
-	if err != nil {
+	allowed, faults, err := a.allowedIntents(r.Context(), v, []createRequest{body})
+	switch {
+	case err != nil:
+		telemetry.TxCreate.Add(r.Context(), 1, telemetry.Result("error"))
 		return err
+	case faults[0] != nil:
+		return faults[0]
 	}
+	in := allowed[0]
 	a.Points.At("create.received")
 	accepted, err := a.Store.Create(r.Context(), in, a.MaxQueued)
 	if err != nil {
@@ -62,7 +62,7 @@ func (a *Server) create(w http.ResponseWriter, r *http.Request, v store.Viewer) 
 	a.Points.At("create.committed")
 	status := a.logCreated(r, in, accepted)
 	if accepted.Queued {
-		a.enqueue(r, in, accepted)
+		a.EnqueueAdvance(r.Context(), in.Submitter, accepted.Token, telemetry.TxIDKey, accepted.TxID)
 	}
 	a.Points.At("create.enqueued")
 	return web.Reply(w, r, status, client.Created{TxID: accepted.TxID})
@@ -77,33 +77,6 @@ func (a *Server) logCreated(r *http.Request, in store.Intent, accepted store.Sto
 			telemetry.TxIDKey, accepted.TxID, telemetry.NodeIDKey, a.Node, telemetry.FencingTokenKey, accepted.Token)
 	}
 	return status
-}
-
-// enqueue enqueues an advance, even if the caller has disconnected. If that fails, the intent stays
-// stored and the sweep finds it.
-func (a *Server) enqueue(r *http.Request, in store.Intent, accepted store.StoredIntent) {
-	if err := a.Tasks.EnqueueAdvance(context.WithoutCancel(r.Context()), in.Submitter, accepted.Token); err != nil {
-		a.Log.WarnContext(r.Context(), "no advance task: the sweep will find the intent",
-			telemetry.SubmitterKey, in.Submitter, telemetry.TxIDKey, accepted.TxID, "error", err.Error())
-	}
-}
-
-// allowedIntent returns the intent if the caller may use the submitter. For any other caller it does
-// not read the payload.
-func (a *Server) allowedIntent(ctx context.Context, v store.Viewer, body createRequest) (store.Intent, error) {
-	in, err := a.parseIntent(v, body)
-	if err == nil {
-		var may map[txmanager.Submitter]bool
-		if may, err = a.Store.UsableSubmitters(ctx, v.Names, []txmanager.Submitter{in.Submitter}); err != nil {
-			telemetry.TxCreate.Add(ctx, 1, telemetry.Result("error"))
-			return in, err
-		}
-		in, err = a.withPayload(in, body, may[in.Submitter])
-	}
-	if err != nil {
-		telemetry.TxCreate.Add(ctx, 1, telemetry.Result("refused"))
-	}
-	return in, err
 }
 
 // parseIntent checks all members of the request except the payload.

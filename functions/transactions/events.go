@@ -9,13 +9,9 @@ import (
 	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/events"
+	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
-
-type replayed struct {
-	Events        []replayedEvent `json:"events"`
-	NextPageToken string          `json:"nextPageToken"` // never absent: events follow later
-}
 
 type replayedEvent struct {
 	Cursor string          `json:"cursor"`
@@ -24,39 +20,36 @@ type replayedEvent struct {
 
 // replay shows events page by page, oldest first. A caller sees the events of its transactions, an
 // operator sees all. A reader that continues from nextPageToken misses no event while events are retained.
-func (a *Server) replay(w http.ResponseWriter, r *http.Request, v store.Viewer) error {
+func (a *Server) replay(r *http.Request, v store.Viewer) (out serve.List, err error) {
 	if !a.EventsKept {
-		return web.NewProblem(web.NotFound, "this deployment stores no events: events.mode is %s; they need mq_outbox or webhook. GET /api/v1/tx/{txId} shows a transaction's state", a.EventsMode)
+		return out, web.NewProblem(web.NotFound, "this deployment stores no events: events.mode is %s; they need mq_outbox or webhook. GET /api/v1/tx/{txId} shows a transaction's state", a.EventsMode)
 	}
 	q, err := serve.Parameters(r, "submitter", "pageSize", "pageToken")
 	if err != nil {
-		return err
+		return out, err
 	}
 	query, err := a.eventQuery(q)
 	if err != nil {
-		return err
+		return out, err
 	}
 	stored := events.New(a.Store.Store)
-	if err := stored.NumberEvents(r.Context(), a.Events.Endpoints); err != nil { // events need a number before a page can show them; delivery does not wait for it
+	if err := stored.NumberEvents(r.Context(), a.Endpoints); err != nil { // events need a number before a page can show them; delivery does not wait for it
 		a.Log.WarnContext(r.Context(), "events not numbered: the newest events are not shown yet", "error", err.Error())
 	}
 	page, next, err := stored.Events(r.Context(), query, v)
 	var forgotten events.EventsDeletedError
 	switch {
 	case errors.Is(err, store.ErrCursor):
-		return web.FieldProblem("pageToken", "is no position of these events: give nextPageToken of the page before, the cursor of an event, or leave it out")
+		return out, web.FieldProblem("pageToken", "is no position of these events: give nextPageToken of the page before, the cursor of an event, or leave it out")
 	case errors.As(err, &forgotten):
 		p := web.FieldProblem("pageToken", "is too old: the events after it were deleted (events.keep). Read the transactions by GET /api/v1/tx, then continue with %d", forgotten.Oldest)
 		p.Members = map[string]any{"oldest": strconv.FormatUint(forgotten.Oldest, 10)}
-		return p
-	case err != nil:
-		return err
+		return out, p
 	}
-	out := replayed{Events: make([]replayedEvent, len(page)), NextPageToken: strconv.FormatUint(next, 10)}
-	for i, e := range page {
-		out.Events[i] = replayedEvent{strconv.FormatUint(e.Position, 10), e.Body}
-	}
-	return web.Reply(w, r, http.StatusOK, out)
+	shown := serve.ViewsOf(page, func(e txmanager.Event) replayedEvent {
+		return replayedEvent{strconv.FormatUint(e.Position, 10), e.Body}
+	})
+	return serve.List{Name: "events", Rows: shown, Next: strconv.FormatUint(next, 10)}, err // always with a token: events follow later
 }
 
 func (a *Server) eventQuery(q map[string]string) (query events.EventQuery, err error) {

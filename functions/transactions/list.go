@@ -1,7 +1,6 @@
 package transactions
 
 import (
-	"errors"
 	"net/http"
 	"slices"
 
@@ -21,28 +20,18 @@ type listedTx struct {
 
 // list shows a submitter's transactions, newest first and one page a call. A caller sees its own, an
 // operator sees all. An intent's absence proves nothing; only GET …/by-request does.
-func (a *Server) list(w http.ResponseWriter, r *http.Request, v store.Viewer) error {
-	q, err := serve.Parameters(r, "submitter", "state", "pageSize", "pageToken")
-	if err != nil {
-		return err
-	}
+func (a *Server) list(r *http.Request, v store.Viewer, q map[string]string) (out serve.List, err error) {
 	query := store.ListQuery{State: txmanager.State(q["state"])}
 	if query.Submitter, err = a.Submitter("submitter", q["submitter"]); err != nil {
-		return err
+		return out, err
 	}
 	if query.State != "" && !slices.Contains(txmanager.States(), query.State) {
-		return web.FieldProblem("state", "is not a state; send one of %v", txmanager.States())
+		return out, web.FieldProblem("state", "is not a state; send one of %v", txmanager.States())
 	}
 	if query.Size, query.After, err = serve.PageOf(q, serve.TxPlace); err != nil {
-		return err
+		return out, err
 	}
 	page, next, err := a.Store.List(r.Context(), query, v)
-	if errors.Is(err, store.ErrCursor) {
-		return serve.NoSuchPage()
-	}
-	if err != nil {
-		return err
-	}
 	listed := make([]listedTx, len(page))
 	for i, one := range page {
 		listed[i].Listed = one
@@ -50,5 +39,5 @@ func (a *Server) list(w http.ResponseWriter, r *http.Request, v store.Viewer) er
 			listed[i].Nonce, listed[i].LastErrorDetail = one.Nonce, one.LastErrorDetail
 		}
 	}
-	return web.Reply(w, r, http.StatusOK, serve.List{Name: "transactions", Rows: listed, Next: serve.PageToken(next, serve.TxPlace)})
+	return serve.List{Name: "transactions", Rows: listed, Next: serve.PageToken(next, serve.TxPlace)}, err
 }

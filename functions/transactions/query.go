@@ -14,9 +14,9 @@ import (
 
 // RouteQuery serves the function query.
 func (a *Server) RouteQuery(mux *web.Mux) {
-	a.Handle(mux, "query", "GET /api/v1/tx/{txId}", a.asCaller(a.queryByID))
-	a.Handle(mux, "query", "GET /api/v1/tx/by-request", a.asCaller(a.queryByRequest))
-	a.Handle(mux, "events", "GET /api/v1/events", a.asCaller(a.replay))
+	a.Handle(mux, "query", "GET /api/v1/tx/{txId}", serve.Show(a.Viewer, a.queryByID))
+	a.Handle(mux, "query", "GET /api/v1/tx/by-request", serve.Show(a.Viewer, a.queryByRequest))
+	a.Handle(mux, "events", "GET /api/v1/events", serve.Show(a.Viewer, a.replay))
 }
 
 // View is a transaction on the wire. Only an operator is shown the nonce and the members that
@@ -31,51 +31,40 @@ type View struct {
 	Waiting *store.Waiting `json:"waiting,omitempty"`
 }
 
-func (a *Server) queryByID(w http.ResponseWriter, r *http.Request, v store.Viewer) error {
+func (a *Server) queryByID(r *http.Request, v store.Viewer) (out View, err error) {
 	id, err := serve.PathTxID(r)
 	if err != nil {
-		return err
+		return out, err
 	}
-	rec, waiting, err := a.Store.TxWaiting(r.Context(), id, v)
-	if err != nil {
-		return err
-	}
-	return a.reply(w, r, rec, waiting, v)
+	return a.viewFor(v)(a.Store.TxWaiting(r.Context(), id, v))
 }
 
-func (a *Server) queryByRequest(w http.ResponseWriter, r *http.Request, v store.Viewer) error {
+func (a *Server) queryByRequest(r *http.Request, v store.Viewer) (out View, err error) {
 	q, err := serve.Parameters(r, "submitter", "requestId")
 	if err != nil {
-		return err
+		return out, err
 	}
 	s, err := a.Submitter("submitter", q["submitter"])
 	if err != nil {
-		return err
+		return out, err
 	}
 	if err := serve.RequestID("requestId", q["requestId"]); err != nil {
-		return err
+		return out, err
 	}
-	rec, waiting, err := a.Store.TxWaitingByRequest(r.Context(), s, q["requestId"], v)
-	if err != nil {
-		return err
-	}
-	return a.reply(w, r, rec, waiting, v)
+	return a.viewFor(v)(a.Store.TxWaitingByRequest(r.Context(), s, q["requestId"], v))
 }
 
-// expectedEnd estimates when a wait ends that depends on time alone; nil: nothing can be said, or this
-// function does not know the chain.
-func (a *Server) expectedEnd(rec store.Record, w store.Waiting) *time.Time {
-	of, err := a.RulesOf(rec.Submitter)
-	if err != nil {
-		return nil
+// Estimate sets when the wait of a transaction is expected to end, if it waits and this process serves its chain.
+func Estimate(rulesOf func(txmanager.Submitter) (rules.Rules, error), rec store.Record, w *store.Waiting) {
+	if of, err := rulesOf(rec.Submitter); err == nil && w != nil {
+		w.ExpectedAt = expectedEnd(of.Finality, rec, *w)
 	}
-	return ExpectedEnd(of.Finality, rec, w)
 }
 
-// ExpectedEnd estimates when a transaction is final that waits for finality, or when a queued one gets
+// expectedEnd estimates when a transaction is final that waits for finality, or when a queued one gets
 // a nonce if only the window limits its queue. It assumes blocks at the expected times. nil: it waits
 // for something else, or its position is not counted.
-func ExpectedEnd(of rules.Finality, rec store.Record, w store.Waiting) *time.Time {
+func expectedEnd(of rules.Finality, rec store.Record, w store.Waiting) *time.Time {
 	var blocks []json.RawMessage
 	switch {
 	case w.Cause == txmanager.WaitFinality:
@@ -91,11 +80,12 @@ func ExpectedEnd(of rules.Finality, rec store.Record, w store.Waiting) *time.Tim
 	return new(w.Now.Add(time.Duration(turns) * of.TimeToFinality()))
 }
 
-func (a *Server) reply(w http.ResponseWriter, r *http.Request, rec store.Record, waiting *store.Waiting, v store.Viewer) error {
-	if waiting != nil {
-		waiting.ExpectedAt = a.expectedEnd(rec, *waiting)
+// viewFor is what v is shown of a transaction that was read: viewFor(v)(read()).
+func (a *Server) viewFor(v store.Viewer) func(store.Record, *store.Waiting, error) (View, error) {
+	return func(rec store.Record, waiting *store.Waiting, err error) (View, error) {
+		Estimate(a.RulesOf, rec, waiting)
+		return ViewOf(rec, waiting, v), err
 	}
-	return web.Reply(w, r, http.StatusOK, ViewOf(rec, waiting, v))
 }
 
 // ViewOf is what a viewer is shown of a transaction.

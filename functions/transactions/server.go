@@ -3,7 +3,6 @@
 package transactions
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/fencepost/fencepost/functions/counted"
 	"github.com/fencepost/fencepost/functions/serve"
-	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
 	"github.com/fencepost/fencepost/shared/web"
@@ -41,24 +39,10 @@ func isForNow(err error) bool {
 	return err != nil && errors.As(serve.Problem(err), &p) && p.Code.Status == http.StatusTooManyRequests
 }
 
-// asCaller serves a call of the caller whom its token names.
-func (a *Server) asCaller(h func(w http.ResponseWriter, r *http.Request, v store.Viewer) error) serve.Handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		v, err := a.Viewer(r)
-		if err != nil {
-			return err
-		}
-		return h(w, r, v)
-	}
-}
-
 // Server serves the functions create, query and cancel.
 type Server struct {
 	*serve.Base
-	Store counted.Store
-	Tasks interface {
-		EnqueueAdvance(ctx context.Context, s txmanager.Submitter, token int64) error
-	}
+	Store    counted.Store
 	RulesOf  func(txmanager.Submitter) (rules.Rules, error) // fails for a chain that is not served
 	Handlers []string                                       // the handlers that requests may name
 

@@ -37,6 +37,6 @@ func TestExpectedEndOfAWait(t *testing.T) {
 		if c.want > 0 {
 			want = new(now.Add(c.want))
 		}
-		check.Same(t, name, ExpectedEnd(of, store.Record{UpdatedAt: now, Confirmations: json.RawMessage(c.blocks)}, c.wait), want)
+		check.Same(t, name, expectedEnd(of, store.Record{UpdatedAt: now, Confirmations: json.RawMessage(c.blocks)}, c.wait), want)
 	}
 }

@@ -25,24 +25,11 @@ func HasStatus(s client.AccountSide, status string) bool {
 	return s.State == accountOpen && s.Status == status || s.State == accountNone && status == transfer.StatusActive
 }
 
-// listAccounts shows users their own accounts.
-func (a *Server) listAccounts(w http.ResponseWriter, r *http.Request, user int64) error {
-	q, err := serve.Parameters(r, "asset", "pageSize", "pageToken")
-	if err != nil {
-		return err
-	}
-	page, err := a.AccountPage(r.Context(), user, q)
-	if err != nil {
-		return err
-	}
-	return web.Reply(w, r, http.StatusOK, page)
-}
-
 // AccountPage returns a page of the user's accounts, or that in the asset q["asset"] alone.
-func (a *Server) AccountPage(ctx context.Context, user int64, q map[string]string) (page serve.List, err error) {
+func (a *Server) AccountPage(r *http.Request, user int64, q map[string]string) (page serve.List, err error) {
 	var assets []transfer.Asset
 	if q["asset"] != "" {
-		asset, err := a.Store.Asset(ctx, q["asset"])
+		asset, err := a.Store.Asset(r.Context(), q["asset"])
 		if err == nil && asset == nil {
 			err = web.FieldProblem("asset", "is %.40q, and no asset has that name", q["asset"])
 		}
@@ -50,17 +37,17 @@ func (a *Server) AccountPage(ctx context.Context, user int64, q map[string]strin
 			return page, err
 		}
 		assets = []transfer.Asset{*asset}
-	} else if assets, page.Next, err = a.AssetPage(ctx, q); err != nil {
+	} else if assets, page.Next, err = a.AssetPage(r.Context(), q); err != nil {
 		return page, err
 	}
 	page.Name = "accounts"
-	page.Rows, err = a.Accounts(ctx, user, assets)
+	page.Rows, err = a.Accounts(r.Context(), user, assets)
 	return page, err
 }
 
 // AssetPage returns the page of assets that q asks for, by id, and the token of the next one.
 func (a *Server) AssetPage(ctx context.Context, q map[string]string) (page []transfer.Asset, token string, err error) {
-	return serve.NumberedPage(q, serve.AssetPlace, func(after int64, limit int) ([]transfer.Asset, error) {
+	return serve.Page(q, serve.AssetPlace, func(after int64, limit int) ([]transfer.Asset, error) {
 		return a.Store.AssetPage(ctx, after, limit)
 	}, func(of transfer.Asset) int64 { return int64(of.ID) })
 }
@@ -68,11 +55,7 @@ func (a *Server) AssetPage(ctx context.Context, q map[string]string) (page []tra
 // Accounts returns the user's accounts in the assets. If the trading core gives no answer, its other
 // accounts are not asked for, and shown as UNKNOWN.
 func (a *Server) Accounts(ctx context.Context, user int64, assets []transfer.Asset) ([]client.Account, error) {
-	ids := make([]int32, len(assets))
-	for i, of := range assets {
-		ids[i] = of.ID
-	}
-	funding, err := a.Store.FundingOf(ctx, user, ids)
+	funding, err := a.Store.FundingOf(ctx, user, serve.ViewsOf(assets, func(of transfer.Asset) int32 { return of.ID }))
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/web"
@@ -12,7 +13,7 @@ import (
 
 // RouteConservation serves the function conservation.
 func (a *Server) RouteConservation(mux *web.Mux) {
-	a.HandleInternal(mux, "conservation", "conservation", WithProblems(a.runConservation))
+	a.HandleInternal(mux, "conservation", WithProblems(a.runConservation))
 }
 
 // The most entries that one answer shows. The database has all of them.
@@ -42,17 +43,13 @@ func ScopeOf(scope string, userID int64, assetID int32) client.HaltScope {
 
 // ReportOf returns the result of a check. It has the first violations and halts only.
 func ReportOf(r conservation.Report) client.CheckReport {
-	out := client.CheckReport{
+	return client.CheckReport{
 		Result: r.Result(), Full: r.Full, Entries: int64(r.Entries), Final: int64(r.Final), Wrong: int64(len(r.Found)), Fresh: int64(len(r.Fresh)),
-		Found: []client.Finding{}, Halted: []client.HaltScope{},
+		Found: serve.ViewsOf(r.Found[:min(len(r.Found), MaxFindings)], FindingOf),
+		Halted: serve.ViewsOf(r.Halts[:min(len(r.Halts), MaxHalts)], func(h conservation.Halt) client.HaltScope {
+			return ScopeOf(string(h.Scope), h.Account.UserID, h.Account.AssetID)
+		}),
 	}
-	for _, f := range r.Found[:min(len(r.Found), MaxFindings)] {
-		out.Found = append(out.Found, FindingOf(f))
-	}
-	for _, h := range r.Halts[:min(len(r.Halts), MaxHalts)] {
-		out.Halted = append(out.Halted, ScopeOf(string(h.Scope), h.Account.UserID, h.Account.AssetID))
-	}
-	return out
 }
 
 // runConservation checks all balances, and the transfers and journal entries since the last check. A

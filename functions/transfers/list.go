@@ -1,38 +1,26 @@
 package transfers
 
 import (
-	"errors"
 	"net/http"
 	"slices"
 
 	"github.com/fencepost/fencepost/functions/serve"
-	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
 // listTransfers shows a user's own transfers and payouts, newest first and one page a call.
-func (a *Server) listTransfers(w http.ResponseWriter, r *http.Request, user int64) error {
-	q, err := serve.Parameters(r, "state", "pageSize", "pageToken")
-	if err != nil {
-		return err
-	}
+func (a *Server) listTransfers(r *http.Request, user int64, q map[string]string) (out serve.List, err error) {
 	query := transfers.ListQuery{UserID: user}
 	if query.State, err = StateOf(q["state"]); err != nil {
-		return err
+		return out, err
 	}
 	if query.Size, query.After, err = serve.PageOf(q, serve.TransferPlace); err != nil {
-		return err
+		return out, err
 	}
 	page, next, err := a.Store.List(r.Context(), query)
-	if errors.Is(err, store.ErrCursor) {
-		return serve.NoSuchPage()
-	}
-	if err != nil {
-		return err
-	}
-	return web.Reply(w, r, http.StatusOK, serve.List{Name: "transfers", Rows: serve.ViewsOf(page, ViewOf), Next: serve.PageToken(next, serve.TransferPlace)})
+	return serve.List{Name: "transfers", Rows: serve.ViewsOf(page, ViewOf), Next: serve.PageToken(next, serve.TransferPlace)}, err
 }
 
 // StateOf returns the state of a query; nil if the text is empty.

@@ -19,11 +19,7 @@ type payoutRequest struct {
 }
 
 // postPayout posts a transfer from Funding to an external address.
-func (a *Server) postPayout(w http.ResponseWriter, r *http.Request, user int64) error {
-	body, err := web.Decode[payoutRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
+func (a *Server) postPayout(w http.ResponseWriter, r *http.Request, user int64, body payoutRequest) error {
 	req, err := newRequest(r, user, body.UserID, body.CID, body.Asset, body.Amount)
 	if err != nil {
 		return err

@@ -41,11 +41,7 @@ func ViewOfAddress(a transfers.Address) AddressView {
 
 // addAddress adds an address to the user's list. An address that is already listed is returned
 // unchanged, and its waiting time does not restart.
-func (a *Server) addAddress(w http.ResponseWriter, r *http.Request, user int64) error {
-	body, err := web.Decode[addressRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
+func (a *Server) addAddress(w http.ResponseWriter, r *http.Request, user int64, body addressRequest) error {
 	to, err := payout.ParseAddress(a.Families, body.Address)
 	if err != nil {
 		return noAddressProblem()
@@ -84,12 +80,9 @@ type Addresses struct {
 }
 
 // listAddresses shows users their listed addresses.
-func (a *Server) listAddresses(w http.ResponseWriter, r *http.Request, user int64) error {
+func (a *Server) listAddresses(r *http.Request, user int64) (Addresses, error) {
 	found, err := a.Store.Addresses(r.Context(), user, a.Terms.Addresses.Delay, 0, 0)
-	if err != nil {
-		return err
-	}
-	return web.Reply(w, r, http.StatusOK, a.AddressesOf(found))
+	return a.AddressesOf(found), err
 }
 
 func (a *Server) AddressesOf(found transfers.UserAddresses) Addresses {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
@@ -16,25 +17,11 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// The codes of transfers, in addition to those of package web and the reasons of package transfer.
+// The codes of several errors of transfers. Others stand in the list of answers, and the reasons of package transfer are codes too.
 var (
-	systemError      = web.Code{Name: string(transfer.SystemError), Status: http.StatusServiceUnavailable}
-	cidConflict      = web.Code{Name: string(transfer.CIDConflict), Status: http.StatusConflict}
-	statementStands  = web.Code{Name: "STATEMENT_STANDS", Status: http.StatusConflict}
-	noStatement      = web.Code{Name: "NO_STATEMENT", Status: http.StatusConflict}
-	nothingToResolve = web.Code{Name: "NOTHING_TO_RESOLVE", Status: http.StatusConflict}
-	beyondHorizon    = web.Code{Name: "BEYOND_HORIZON", Status: http.StatusConflict}
-	notForgotten     = web.Code{Name: "NOT_FORGOTTEN", Status: http.StatusConflict}
-	accountMoved     = web.Code{Name: "ACCOUNT_MOVED", Status: http.StatusConflict}
-	outOfRange       = web.Code{Name: "OUT_OF_RANGE", Status: http.StatusConflict}
-	evidenceDiffers  = web.Code{Name: "EVIDENCE_DIFFERS", Status: http.StatusConflict}
-	addressesBlocked = web.Code{Name: "ADDRESSES_BLOCKED", Status: http.StatusForbidden}
-	idConflict       = web.Code{Name: "ID_CONFLICT", Status: http.StatusConflict}
-	assetDiffers     = web.Code{Name: "ASSET_DIFFERS", Status: http.StatusConflict}
-	assetTermsFixed  = web.Code{Name: "ASSET_TERMS_FIXED", Status: http.StatusConflict}
-	payerIsPaying    = web.Code{Name: "PAYER_IS_PAYING", Status: http.StatusConflict}
-	serviceLimit     = web.Code{Name: "SERVICE_LIMIT_EXCEEDED", Status: http.StatusTooManyRequests}
-	tooManyAddresses = web.Code{Name: "TOO_MANY_ADDRESSES", Status: http.StatusTooManyRequests}
+	systemError     = web.Code{Name: string(transfer.SystemError), Status: http.StatusServiceUnavailable}
+	evidenceDiffers = web.Code{Name: "EVIDENCE_DIFFERS", Status: http.StatusConflict}
+	serviceLimit    = web.Code{Name: "SERVICE_LIMIT_EXCEEDED", Status: http.StatusTooManyRequests}
 )
 
 // refusal is the text and field that a caller sees for a reason.
@@ -89,7 +76,7 @@ var retryAfterLimit = map[transfer.Reason]time.Duration{
 // answers lists the errors of transfers. The first one that an error wraps counts.
 var answers = []serve.Answer{
 	{Err: transfer.ErrNotFound, Code: web.NotFound, Text: "no such transfer"},
-	{Err: transfer.ErrCIDConflict, Code: cidConflict, Field: "cid",
+	{Err: transfer.ErrCIDConflict, Code: web.Code{Name: string(transfer.CIDConflict), Status: http.StatusConflict}, Field: "cid",
 		Text: "was used for another request of yours: a new request needs a new cid"},
 	{Err: transfer.ErrHalted, Code: systemError, Retry: time.Minute,
 		Text: "new transfers are halted until an operator resumes them; nothing was stored: try again later"},
@@ -104,17 +91,17 @@ var answers = []serve.Answer{
 		Text: "only a transfer in INIT can be cancelled, and this one has begun; nothing was changed"},
 	{Err: transfer.ErrRestored, Code: serve.TooLate,
 		Text: "the database was restored after this transfer was accepted, so money may have moved meanwhile: the transfer continues to its end; nothing was changed"},
-	{Err: transfer.ErrNothingToResolve, Code: nothingToResolve,
+	{Err: transfer.ErrNothingToResolve, Code: web.Code{Name: "NOTHING_TO_RESOLVE", Status: http.StatusConflict},
 		Text: "the transfer does not wait for the answer to that operation; nothing was changed: GET …/why shows what it waits for"},
-	{Err: store.ErrStatementStands, Code: statementStands,
+	{Err: store.ErrStatementStands, Code: web.Code{Name: "STATEMENT_STANDS", Status: http.StatusConflict},
 		Text: "this payout already has a statement; nothing was recorded; GET …/why shows the statement; withdraw it first"},
-	{Err: store.ErrNoStatement, Code: noStatement,
+	{Err: store.ErrNoStatement, Code: web.Code{Name: "NO_STATEMENT", Status: http.StatusConflict},
 		Text: "no statement about this payout can be withdrawn: there is none, or it has taken effect; nothing was changed"},
 	{Err: payout.ErrInDoubt, Code: systemError, Retry: time.Minute,
 		Text: "the database is not the one written last: POST /admin/v1/database/accept before you state the outcome of its payouts"},
-	{Err: transfer.ErrForgotten, Code: beyondHorizon,
+	{Err: transfer.ErrForgotten, Code: web.Code{Name: "BEYOND_HORIZON", Status: http.StatusConflict},
 		Text: "the trading core may have forgotten this operation, so it refuses nothing: find out whether it was applied, and resolve again with outcome applied or not_applied, and with the line of the core's journal if there is one"},
-	{Err: transfer.ErrNotForgotten, Code: notForgotten,
+	{Err: transfer.ErrNotForgotten, Code: web.Code{Name: "NOT_FORGOTTEN", Status: http.StatusConflict},
 		Text: "the ledger has not answered BEYOND_HORIZON for this operation; nothing was changed: send the call without outcome and line, and give them once the answer is BEYOND_HORIZON"},
 	{Err: transfer.ErrEvidence, Code: evidenceDiffers,
 		Text: "the journals do not prove the outcome, or have no such line; nothing was changed: read the core's journal, and GET /admin/v1/conservation"},
@@ -122,29 +109,30 @@ var answers = []serve.Answer{
 		Text: "no open finding BALANCE_DIFFERS has that number: GET /admin/v1/conservation shows the open ones"},
 	{Err: checks.ErrAdjusted, Code: serve.TooLate,
 		Text: "the finding has its adjustment; nothing was moved: POST /admin/v1/conservation/check shows whether the balance still differs"},
-	{Err: checks.ErrMoved, Code: accountMoved,
+	{Err: checks.ErrMoved, Code: web.Code{Name: "ACCOUNT_MOVED", Status: http.StatusConflict},
 		Text: "the account's balance has changed since the last check; nothing was moved: POST /admin/v1/conservation/check, then adjust again"},
-	{Err: checks.ErrOutOfRange, Code: outOfRange,
+	{Err: checks.ErrOutOfRange, Code: web.Code{Name: "OUT_OF_RANGE", Status: http.StatusConflict},
 		Text: "the balance would be below zero or above 2^64-1 units, or there is no account; nothing was moved: the other move may be possible"},
 	{Err: checks.ErrNoCheck, Code: evidenceDiffers,
 		Text: "no check of conservation has ended, so nothing is proved; nothing was changed: POST /admin/v1/conservation/check with full true, then resolve again"},
-	{Err: transfers.ErrAddressesBlocked, Code: addressesBlocked,
+	{Err: transfers.ErrAddressesBlocked, Code: web.Code{Name: "ADDRESSES_BLOCKED", Status: http.StatusForbidden},
 		Text: "an operator has blocked new addresses of yours; nothing was stored: ask the service's support"},
-	{Err: transfers.ErrTooManyAddresses, Code: tooManyAddresses, Retry: time.Hour,
+	{Err: transfers.ErrTooManyAddresses, Code: web.Code{Name: "TOO_MANY_ADDRESSES", Status: http.StatusTooManyRequests}, Retry: time.Hour,
 		Text: "100 addresses are on your list, or were added in 24 hours; nothing was stored: remove one that you do not use, or try again tomorrow"},
 	{Err: transfers.ErrNoAddress, Code: web.NotFound, Text: "no such address; GET /api/v1/payout_address lists yours"},
 	{Err: transfers.ErrNotBlocked, Code: serve.TooLate, Text: "no block of the user's addresses is open; nothing was changed"},
 	{Err: transfers.ErrNothingToAcknowledge, Code: serve.TooLate,
 		Text: "only a transfer in TARGET_PENDING or COMPENSATING has an alert to acknowledge; nothing was recorded"},
 	{Err: transfers.ErrUntil, Code: web.InvalidField, Field: "until", Text: "must be in the future and at most 30 days ahead"},
-	{Err: transfer.ErrActConflict, Code: idConflict, Field: "id",
+	{Err: transfer.ErrActConflict, Code: web.Code{Name: "ID_CONFLICT", Status: http.StatusConflict}, Field: "id",
 		Text: "was used for another deposit or withdrawal; nothing was booked: send the same user, asset, account and amount as before, or a new id"},
-	{Err: transfers.ErrAssetDiffers, Code: assetDiffers,
+	{Err: transfers.ErrAssetDiffers, Code: web.Code{Name: "ASSET_DIFFERS", Status: http.StatusConflict},
 		Text: "the asset has another assetId or precision, or the assetId is another asset's; these never change; nothing was changed: GET /admin/v1/assets shows both"},
-	{Err: transfers.ErrTermsFixed, Code: assetTermsFixed, Field: "payout",
+	{Err: transfers.ErrTermsFixed, Code: web.Code{Name: "ASSET_TERMS_FIXED", Status: http.StatusConflict}, Field: "payout",
 		Text: "differs in chain, token or decimals, and the asset has entries; nothing was changed: make a new asset for another chain or token"},
-	{Err: transfers.ErrPayerIsPaying, Code: payerIsPaying, Field: "payout",
+	{Err: transfers.ErrPayerIsPaying, Code: web.Code{Name: "PAYER_IS_PAYING", Status: http.StatusConflict}, Field: "payout",
 		Text: "names another payer, and payouts of the asset are open; nothing was changed: suspend the asset, wait until they have ended, and call again"},
+	serve.NoSuchCursor,
 	{Err: transfers.ErrNotHalted, Code: serve.TooLate, Text: "no halt of that number is open; nothing was changed"},
 }
 
@@ -220,12 +208,8 @@ func notCreated(reqID string, err error) error {
 
 // nothingStored reports whether a create has certainly stored nothing.
 func nothingStored(err error) bool {
-	for _, known := range []error{transfer.ErrHalted, transfer.ErrForeign, transfer.ErrProtected, transfer.ErrRetired, transfer.ErrMoved} {
-		if errors.Is(err, known) {
-			return true
-		}
-	}
-	return false
+	known := []error{transfer.ErrHalted, transfer.ErrForeign, transfer.ErrProtected, transfer.ErrRetired, transfer.ErrMoved}
+	return slices.ContainsFunc(known, func(one error) bool { return errors.Is(err, one) })
 }
 
 // failureText tells the user why a transfer failed and where the money is.

@@ -3,7 +3,6 @@
 package transfers
 
 import (
-	"context"
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
@@ -20,9 +19,6 @@ type Server struct {
 	Store       *transfers.Store
 	Coordinator *transfer.Coordinator
 	Monitor     *conservation.Monitor
-	Tasks       interface {
-		Step(ctx context.Context, reqID string, retryCount int, at time.Time) error
-	}
 
 	Acts *transfer.Accounts // acts on accounts
 	Spot SpotAccount

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/web"
@@ -20,13 +19,9 @@ type stepRequest struct {
 // these, Cloud Tasks would slow the whole queue, so that one failing transfer would delay all others.
 var stepFailed = web.Code{Name: "STEP_FAILED", Status: http.StatusInternalServerError}
 
-// stepTransfer drives a transfer as far as possible. It answers 204 when nothing is due, or when a
-// later task or the sweep will continue. Any other answer makes Cloud Tasks retry the task.
-func (a *Server) stepTransfer(w http.ResponseWriter, r *http.Request) error {
-	body, err := web.Decode[stepRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
+// stepTransfer drives a transfer as far as possible. It returns nil when nothing is due, or when a
+// later task or the sweep will continue.
+func (a *Server) stepTransfer(r *http.Request, body stepRequest) (err error) {
 	a.Log.DebugContext(r.Context(), "task", "reqId", body.ReqID, "act", body.Act, "function", "transfer",
 		"task", r.Header.Get("X-CloudTasks-TaskName"), "retry", r.Header.Get("X-CloudTasks-TaskRetryCount"))
 	if body.Act != 0 {
@@ -40,14 +35,11 @@ func (a *Server) stepTransfer(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		a.Log.ErrorContext(r.Context(), "a sweep's step failed: the next sweep tries again", "reqId", body.ReqID, "act", body.Act, "error", err.Error())
 	}
-	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
 // settleAct repeats an act on an account, whose answer is not known.
 func (a *Server) settleAct(ctx context.Context, id int64) error {
-	ctx, cancel := context.WithTimeout(ctx, a.Deadline-time.Second)
-	defer cancel()
 	act, err := a.Acts.Settle(ctx, id)
 	if err == nil && act.Open() {
 		a.Log.WarnContext(ctx, "an act on an account still has no answer: the sweep repeats it", "actId", act.ID, "kind", act.Kind,
@@ -59,8 +51,6 @@ func (a *Server) settleAct(ctx context.Context, id int64) error {
 // step drives a transfer and enqueues its next step. It returns an error if no task or sweep is known
 // to continue it.
 func (a *Server) step(ctx context.Context, reqID string) error {
-	ctx, cancel := context.WithTimeout(ctx, a.Deadline-time.Second)
-	defer cancel()
 	t, err := a.Coordinator.Drive(ctx, reqID)
 	switch {
 	case errors.Is(err, transfer.ErrNotFound): // a retry would not help

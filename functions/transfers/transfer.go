@@ -21,31 +21,20 @@ import (
 
 // RouteTransfer serves the function transfer.
 func (a *Server) RouteTransfer(mux *web.Mux) {
-	a.handleTransfer(mux, "POST /api/v1/internal_transfer", a.DeliverAfter(a.asUser(a.postTransfer)))
-	a.handleTransfer(mux, "GET /api/v1/internal_transfer/{req_id}", a.asUser(a.getTransfer))
-	a.handleTransfer(mux, "GET /api/v1/internal_transfer", a.asUser(a.listTransfers))
-	a.handleTransfer(mux, "POST /api/v1/payout", a.DeliverAfter(a.asUser(a.postPayout)))
-	a.handleTransfer(mux, "POST /api/v1/payout_address", a.asUser(a.addAddress))
-	a.handleTransfer(mux, "GET /api/v1/payout_address", a.asUser(a.listAddresses))
-	a.handleTransfer(mux, "DELETE /api/v1/payout_address/{address_id}", a.asUser(a.removeAddress))
-	a.handleTransfer(mux, "GET /api/v1/accounts", a.asUser(a.listAccounts))
-	a.HandleInternal(mux, "transfer", "transfer", WithProblems(a.DeliverAfter(a.stepTransfer)))
+	a.handleTransfer(mux, "POST /api/v1/internal_transfer", a.DeliverAfter(serve.By(a.user, serve.WithBody(a.Base, a.postTransfer))))
+	a.handleTransfer(mux, "GET /api/v1/internal_transfer/{req_id}", serve.Show(a.user, a.getTransfer))
+	a.handleTransfer(mux, "GET /api/v1/internal_transfer", serve.ShowList(a.user, a.listTransfers, "state"))
+	a.handleTransfer(mux, "POST /api/v1/payout", a.DeliverAfter(serve.By(a.user, serve.WithBody(a.Base, a.postPayout))))
+	a.handleTransfer(mux, "POST /api/v1/payout_address", serve.By(a.user, serve.WithBody(a.Base, a.addAddress)))
+	a.handleTransfer(mux, "GET /api/v1/payout_address", serve.Show(a.user, a.listAddresses))
+	a.handleTransfer(mux, "DELETE /api/v1/payout_address/{address_id}", serve.By(a.user, a.removeAddress))
+	a.handleTransfer(mux, "GET /api/v1/accounts", serve.ShowList(a.user, a.AccountPage, "asset"))
+	a.HandleInternal(mux, "transfer", WithProblems(a.DeliverAfter(serve.Task(a.Base, a.stepTransfer))))
 }
 
 // handleTransfer is [serve.Base.Handle] for calls that answer with the errors of transfers.
 func (a *Server) handleTransfer(mux *web.Mux, pattern string, h serve.Handler) {
 	a.Handle(mux, "transfer", pattern, WithProblems(h))
-}
-
-// asUser serves a call of the user whom its token names.
-func (a *Server) asUser(h func(w http.ResponseWriter, r *http.Request, user int64) error) serve.Handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		user, err := a.user(r)
-		if err != nil {
-			return err
-		}
-		return h(w, r, user)
-	}
 }
 
 // WithProblems answers with the errors of transfers.
@@ -70,11 +59,7 @@ type transferRequest struct {
 // postTransfer stores a transfer, once for each cid, and drives it as far as possible within the
 // request. It answers 200 COMMITTED, 422 if the transfer failed, or 202 PENDING. It continues after
 // the caller has disconnected.
-func (a *Server) postTransfer(w http.ResponseWriter, r *http.Request, user int64) error {
-	body, err := web.Decode[transferRequest](w, r, a.MaxBodyBytes)
-	if err != nil {
-		return err
-	}
+func (a *Server) postTransfer(w http.ResponseWriter, r *http.Request, user int64, body transferRequest) error {
 	req, err := newRequest(r, user, body.UserID, body.CID, body.Asset, body.Amount)
 	if err != nil {
 		return err
@@ -87,9 +72,7 @@ func (a *Server) postTransfer(w http.ResponseWriter, r *http.Request, user int64
 // stored transfer with the same cid must answer first.
 func newRequest(r *http.Request, user int64, named *int64, cid *string, asset, amount string) (transfer.Request, error) {
 	if named != nil && *named != user {
-		p := web.NewProblem(web.Forbidden, "is not the user that the token is for")
-		p.Field = "user_id"
-		return transfer.Request{}, p
+		return transfer.Request{}, &web.Problem{Code: web.Forbidden, Field: "user_id", Detail: "is not the user that the token is for"}
 	}
 	req := transfer.Request{UserID: user, Asset: asset}
 	req.Amount, _ = transfer.ParseAmount(amount)
@@ -219,16 +202,16 @@ func ViewOf(t transfer.Transfer) client.Transfer {
 }
 
 // getTransfer shows a transfer to its owner.
-func (a *Server) getTransfer(w http.ResponseWriter, r *http.Request, user int64) error {
+func (a *Server) getTransfer(r *http.Request, user int64) (out client.Transfer, err error) {
 	reqID, err := PathReqID(r)
 	if err != nil {
-		return err
+		return out, err
 	}
 	t, err := a.Store.Find(r.Context(), reqID, user)
 	if err != nil {
-		return err
+		return out, err
 	}
-	return web.Reply(w, r, http.StatusOK, ViewOf(t))
+	return ViewOf(t), nil
 }
 
 // PathReqID returns the req_id in the path. A malformed one is answered as not found.

@@ -1,0 +1,95 @@
+package admin
+
+import (
+	"github.com/fencepost/fencepost/functions/serve"
+	usertransfers "github.com/fencepost/fencepost/functions/transfers"
+	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// RouteAdmin serves the function admin.
+func (a *Server) RouteAdmin(mux *web.Mux) {
+	a.acts = web.NewMux()
+
+	// submitters
+	a.act(mux, "POST /admin/v1/submitters", withBody(a.Desk, noSubject, a.register))
+	a.read(mux, "GET /admin/v1/submitters", list(a.listSubmitters, "state", "sort"))
+	a.read(mux, "GET /admin/v1/submitters/{submitter}", serve.Show(a.pathSubmitter, a.showSubmitter))
+	a.act(mux, "PATCH /admin/v1/submitters/{submitter}", withReason(a.Desk, a.pathSubmitter, a.updateSubmitter))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/retire", withReason(a.Desk, a.pathSubmitter, a.retireSubmitter))
+	a.read(mux, "GET /admin/v1/submitters/{submitter}/changes", serve.ShowList(a.pathSubmitter, a.listChanges))
+	a.read(mux, "GET /admin/v1/submitters/{submitter}/incidents", serve.ShowList(a.pathSubmitter, a.listIncidents))
+	a.read(mux, "GET /admin/v1/submitters/{submitter}/policy/use", serve.ShowList(a.pathSubmitter, a.policyUse))
+	a.act(mux, "PUT /admin/v1/submitters/{submitter}/policy", withBody(a.Desk, a.pathSubmitter, a.putPolicy))
+	a.act(mux, "PUT /admin/v1/submitters/{submitter}/callers", withBody(a.Desk, a.pathSubmitter, a.putCallers))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/suspend", withReason(a.Desk, a.pathSubmitter, a.suspendSubmitter))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/resume", withReason(a.Desk, a.pathSubmitter, a.resumeSubmitter))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/queue/cancel", a.DeliverAfter(withReason(a.Desk, a.pathSubmitter, a.cancelQueue)))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/release", a.DeliverAfter(withBody(a.Desk, a.pathSubmitter, a.release)))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/signer", withReason(a.Desk, a.pathSubmitter, a.changeSigner))
+	a.read(mux, "GET /admin/v1/submitters/{submitter}/lost", serve.ShowList(a.pathSubmitter, a.lost))
+	a.read(mux, "GET /admin/v1/submitters/{submitter}/lane", serve.ShowList(a.pathSubmitter, a.lane, "from"))
+	a.read(mux, "GET /admin/v1/submitters/{submitter}/queue", serve.ShowList(a.pathSubmitter, a.queue))
+	a.read(mux, "GET /admin/v1/submitters/{submitter}/foreign", serve.ShowList(a.pathSubmitter, a.listForeign, "from"))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/foreign/match", withBody(a.Desk, a.pathSubmitter, a.matchForeign))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/foreign/write-off", withReason(a.Desk, a.pathSubmitter, a.writeOffForeign))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/proceed", withReason(a.Desk, a.pathSubmitter, a.proceedAll))
+
+	// transactions
+	a.read(mux, "GET /admin/v1/tx", list(a.findTxs, "submitter", "state", "cause", "since", "caller", "hash", "requestId", "nonce"))
+	a.read(mux, "GET /admin/v1/tx/{txId}", serve.Show(serve.PathTxID, a.inspectTx))
+	a.read(mux, "GET /admin/v1/tx/{txId}/why", serve.Show(serve.PathTxID, a.whyTx))
+	a.read(mux, "GET /admin/v1/tx/{txId}/history", listPast("history", serve.HistoryPlace, a.Store.TxHistory))
+	a.read(mux, "GET /admin/v1/tx/{txId}/versions", listPast("versions", serve.VersionPlace, a.Store.TxVersions))
+	a.read(mux, "GET /admin/v1/tx/{txId}/decisions", listPast("decisions", serve.DecisionPlace, a.Store.TxDecisions))
+	a.act(mux, "POST /admin/v1/tx/{txId}/decide", a.DeliverAfter(withBody(a.Desk, serve.PathTxID, a.decide)))
+	a.act(mux, "POST /admin/v1/tx/{txId}/cancel", a.DeliverAfter(withReason(a.Desk, serve.PathTxID, a.cancel)))
+	a.act(mux, "POST /admin/v1/tx/{txId}/proceed", withReason(a.Desk, noSubject, a.proceed))
+
+	// the deployment
+	a.read(mux, "GET /admin/v1/attention", list(a.listAttention))
+	a.read(mux, "GET /admin/v1/overview", show(a.overview))
+	a.read(mux, "GET /admin/v1/chains", show(a.listChains))
+	a.act(mux, "POST /admin/v1/database/accept", withReason(a.Desk, noSubject, a.acceptDatabase))
+	a.act(mux, "POST /admin/v1/database/release-untouched", a.DeliverAfter(withReason(a.Desk, noSubject, a.releaseUntouched)))
+	a.read(mux, "GET /admin/v1/audit", list(a.listActs, "who", "since", "act", "subject"))
+	a.read(mux, "GET /admin/v1/proposals", list(a.listProposals, "state"))
+	a.read(mux, "GET /admin/v1/proposals/{proposalId}", serve.Show(pathProposal, a.proposal))
+	a.act(mux, "POST /admin/v1/proposals/{proposalId}/approve", withReason(a.Desk, noSubject, a.approveProposal))
+	a.act(mux, "POST /admin/v1/proposals/{proposalId}/reject", withReason(a.Desk, noSubject, a.rejectProposal))
+	a.read(mux, "GET /admin/v1/webhook-endpoints", show(a.listEndpoints))
+	a.act(mux, "POST /admin/v1/webhook-endpoints/{endpoint}/test", withReason(a.Desk, a.pathEndpoint, a.testEndpoint))
+	a.act(mux, "POST /admin/v1/webhook-endpoints/{endpoint}/redeliver", withReason(a.Desk, a.pathEndpoint, a.redeliver))
+	a.act(mux, "POST /admin/v1/webhook-endpoints/{endpoint}/pause", withReason(a.Desk, a.pathEndpoint, a.pauseEndpoint))
+	a.act(mux, "POST /admin/v1/webhook-endpoints/{endpoint}/resume", withReason(a.Desk, a.pathEndpoint, a.resumeEndpoint))
+
+	if a.Transfer != nil {
+		a.Transfer.routeTransferAdmin(mux)
+	}
+}
+
+// routeTransferAdmin serves the operators' calls about transfers, assets and accounts, as the function admin.
+func (a *TransferServer) routeTransferAdmin(mux *web.Mux) {
+	a.read(mux, "GET /admin/v1/transfers", list(a.listTransfers, "state", "user", "asset", "before"))
+	a.read(mux, "GET /admin/v1/transfers/{req_id}/why", serve.Show(usertransfers.PathReqID, a.why))
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/cancel", a.DeliverAfter(withReason(a.Desk, usertransfers.PathReqID, a.cancelTransfer)))
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/resolve", a.DeliverAfter(withBody(a.Desk, usertransfers.PathReqID, a.resolveTransfer)))
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement", a.DeliverAfter(withBody(a.Desk, usertransfers.PathReqID, a.statePayout)))
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement/withdraw", a.DeliverAfter(withReason(a.Desk, usertransfers.PathReqID, a.withdrawStatement)))
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/acknowledge", withReason(a.Desk, usertransfers.PathReqID, a.acknowledge))
+	a.read(mux, "GET /admin/v1/users/{user_id}/payout_addresses", serve.ShowList(pathUser, a.listAddresses))
+	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/{address_id}/remove", withReason(a.Desk, pathUser, a.dropAddress))
+	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/block", withReason(a.Desk, pathUser, a.blockAddresses))
+	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/unblock", withReason(a.Desk, pathUser, a.unblockAddresses))
+	a.read(mux, "GET /admin/v1/conservation", show(a.showConservation))
+	a.transferAct(mux, "POST /admin/v1/conservation/check", withBody(a.Desk, noSubject, a.checkConservation))
+	a.transferAct(mux, "POST /admin/v1/conservation/findings/{id}/adjust", withBody(a.Desk, pathNumber("id", "is no number of a finding: want one that GET /admin/v1/conservation shows"), a.adjust))
+	a.transferAct(mux, "POST /admin/v1/halts/{id}/resume", withReason(a.Desk, pathNumber("id", "is no number of a halt: want one that GET /admin/v1/conservation shows"), a.resume))
+	a.read(mux, "GET /admin/v1/assets", list(a.listAssets))
+	a.transferAct(mux, "PUT /admin/v1/assets/{asset}", withReason(a.Desk, pathAsset, a.putAsset))
+	a.read(mux, "GET /admin/v1/accounts", list(a.listAccounts, "user", "asset"))
+	a.read(mux, "GET /admin/v1/accounts/{user}/{asset}", serve.Show(a.pathAccount, a.detail))
+	a.transferAct(mux, "POST /admin/v1/accounts/{user}/{asset}/deposits", a.asBooker(transfer.ActDeposit))
+	a.transferAct(mux, "POST /admin/v1/accounts/{user}/{asset}/withdrawals", a.asBooker(transfer.ActWithdrawal))
+	a.transferAct(mux, "POST /admin/v1/accounts/{user}/{asset}/status", withReason(a.Desk, a.pathAccount, a.setAccountStatus))
+}
