@@ -122,24 +122,8 @@ select system_identifier, timeline_id, $1, $2 from accepted`
 // see [Store.Proceed]. The error wraps [ErrDatabaseAccepted] if there is nothing to accept, and
 // [ErrNumbersAhead] if the cluster's transaction numbers must be advanced first.
 func (s *Store) AcceptDatabase(ctx context.Context, by, reason string) error {
-	return s.Accept(ctx, Acceptance{By: by, Reason: reason})
-}
-
-// Acceptance is an operator's statement that a database is the accepted database.
-type Acceptance struct {
-	By, Reason string
-
-	// Planned is true if the database was moved as planned and has all that was ever
-	// committed. Its queue is not held. False means that it was restored, or may have been.
-	Planned bool
-}
-
-// Accept is [Store.AcceptDatabase] for a database that may have been moved as planned.
-func (s *Store) Accept(ctx context.Context, a Acceptance) error {
-	if !a.Planned {
-		if err := s.holdAllQueued(ctx); err != nil {
-			return err
-		}
+	if err := s.holdAllQueued(ctx); err != nil {
+		return err
 	}
 	var accepted bool
 	var last string
@@ -147,10 +131,8 @@ func (s *Store) Accept(ctx context.Context, a Acceptance) error {
 	queueCarryOut(ctx, b)
 	b.Queue(protectAll)
 	b.Queue(`select coalesce(a.tx, '') from (` + ahead + `) as a where not is_accepted_database()`).QueryRow(results.Maybe(&last))
-	if !a.Planned {
-		b.Queue(holdQueued, "", holdRest)
-	}
-	b.Queue(acceptDatabase, a.By, a.Reason).Exec(results.Any(&accepted))
+	b.Queue(holdQueued, "", holdRest)
+	b.Queue(acceptDatabase, by, reason).Exec(results.Any(&accepted))
 	if err := s.send(ctx, b); err != nil {
 		return fmt.Errorf("accept the database: %w", err)
 	}

@@ -203,16 +203,6 @@ func TestHeldIntentsLeaveTheQueueItsRoom(t *testing.T) {
 	check.Err(t, "one more", store.ErrQueueFull)(db.Create(t.Context(), intent(alice, "four"), 1))
 }
 
-// A database that was moved as planned has all that was committed: nothing is held.
-func TestPlannedMoveHoldsNothing(t *testing.T) {
-	t.Parallel()
-	db := registered(t, 1, alice)
-	p := post(t, db, alice, "one")
-	distrusted(t, db)
-	check.OK(t)(db.Accept(t.Context(), store.Acceptance{By: "ann", Reason: "moved", Planned: true}))
-	check.Equal(t, "sub-state", subState(t, db, p.TxID), "")
-}
-
 // More intents than one statement holds are all held, and an acceptance of a database
 // that is the accepted database holds nothing.
 func TestAcceptanceHoldsManyQueues(t *testing.T) {

@@ -78,25 +78,10 @@ select tx_id, submitter, request_id, state, ` + shownSubState + `, tx_hash, repl
        confirmations, last_error, created_at, updated_at, confirmed_at, valid_until, nonce, last_mempool_diag
   from managed_tx m`
 
-// Tx is the transaction with this id (a UUID). The error is [ErrNotFound] if v may not see
-// one, or wraps [ErrInDoubt] in a restored database.
-func (s *Store) Tx(ctx context.Context, txID string, v Viewer) (Record, error) {
-	r, err := s.record(ctx, recordColumns+byTxID, txID, v.AllNames(), v.Operator)
-	return s.refuseIfUnknown(ctx, r, err, "", "", v)
-}
-
 // ErrInDoubt reports that nothing is stored, but that this proves nothing. The submitter is in
 // PROTECT, the database was restored, or an operator recorded the request as that of a
 // transaction which the database had lost.
 var ErrInDoubt = errors.New("the database was restored: a request without a row may have been made")
-
-// TxByRequest is the transaction of the submitter's request. The error is [ErrNotFound] if v
-// may not see one, or wraps [ErrInDoubt].
-func (s *Store) TxByRequest(ctx context.Context, sub txmanager.Submitter, requestID string, v Viewer) (Record, error) {
-	r, err := s.record(ctx, recordColumns+byRequest,
-		sub, requestID, v.AllNames(), v.Operator)
-	return s.refuseIfUnknown(ctx, r, err, sub, requestID, v)
-}
 
 var byTxID = ` where tx_id = $1 and (` + Owned("m", "$2::text[]") + ` or $3 or ` + recordedFor("m", "$2::text[]") + `)`
 
@@ -137,12 +122,6 @@ select not is_accepted_database() or case
          else $1 <> '' and exists (select from identity_change)
               and exists (select from protect_incident e where e.closed_at is null)
        end`
-
-func (s *Store) record(ctx context.Context, query string, args ...any) (Record, error) {
-	r, err := results.One(ctx, s.db, pgx.RowToStructByPos[Record], query, args...)
-	r.LastError, r.LastErrorDetail = callerText(r.LastError)
-	return r, results.Missing(err, ErrNotFound)
-}
 
 // ErrCursor reports a cursor that names no place in the list.
 var ErrCursor = errors.New("no such position in the list")
