@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/big"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store/internal/results"
@@ -79,7 +77,7 @@ func (s *Store) commitAlone(ctx context.Context, c *fencedCommit) (txmanager.Com
 
 // refusedRetired is [ErrRetired] if the database refused a new transaction of a retired submitter; otherwise err.
 func refusedRetired(err error) error {
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.ConstraintName == "retired_takes_no_work" {
+	if results.Refusal(err).ConstraintName == "retired_takes_no_work" {
 		return ErrRetired
 	}
 	return err

@@ -2,10 +2,8 @@ package store
 
 import (
 	"context"
-	"errors"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store/internal/results"
@@ -64,7 +62,7 @@ func (s *Store) StoreForeignTransactions(ctx context.Context, l lease.Lease, all
 
 // changed turns the division by zero of demandForeign into its error.
 func changed(err error) error {
-	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == noProofCode {
+	if results.Refusal(err).Code == noProofCode {
 		return txmanager.ErrForeignChanged
 	}
 	return err

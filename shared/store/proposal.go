@@ -110,7 +110,7 @@ func (s *Store) Propose(ctx context.Context, n NewProposal) (Proposal, error) {
 			"reason":    PrintableText(n.Reason),
 			"valid_for": n.ValidFor.Seconds(),
 		})
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == proposalsCode {
+	if results.Refusal(err).Code == proposalsCode {
 		err = ErrTooManyProposals
 	}
 	return p, results.Wrap(err, "propose %s", n.Act)
@@ -270,7 +270,4 @@ func ExecCarrying(ctx context.Context, db Beginner, statement string, args ...an
 
 // IsProposalGone reports carry_out_proposal's error: the proposal is no longer approved, or
 // the state it depends on has changed. Nothing was written.
-func IsProposalGone(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pg.Code == proposalCode
-}
+func IsProposalGone(err error) bool { return results.Refusal(err).Code == proposalCode }

@@ -14,13 +14,12 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/multitracer"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/shared/batch"
 	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -94,8 +93,6 @@ type Options struct {
 	// of [WithPatience], while no round trip is under way.
 	AcquireWait time.Duration
 
-	Tracer pgx.QueryTracer // counts; may be nil
-
 	Events   EventMode
 	OnEvents func(context.Context, CommittedEvents) // gets the events, in the context of the statement that made them; nil: they are dropped
 }
@@ -111,15 +108,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	cfg.PingTimeout = 2 * time.Second
 	cfg.ConnConfig.ConnectTimeout = 3 * time.Second
 	cfg.ConnConfig.RuntimeParams["fencepost.events"] = string(o.Events)
-	var tracers []pgx.QueryTracer
-	if o.Tracer != nil {
-		tracers = append(tracers, o.Tracer)
-	}
+	cfg.ConnConfig.Tracer = Tracer{o.OnEvents}
 	if o.OnEvents != nil {
-		tracers, cfg.ConnConfig.OnNotice = append(tracers, listener(o.OnEvents)), notice
+		cfg.ConnConfig.OnNotice = notice
 		cfg.ConnConfig.RuntimeParams["client_min_messages"] = "notice"
 	}
-	cfg.ConnConfig.Tracer = multitracer.New(tracers...)
 	if o.Dial != nil {
 		cfg.ConnConfig.DialFunc = o.Dial
 		cfg.ConnConfig.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
@@ -182,14 +175,12 @@ const (
 
 // fence maps the SQLSTATEs of the database's functions to their errors.
 func fence(err error) error {
-	var pg *pgconn.PgError
-	switch {
-	case !errors.As(err, &pg):
-	case pg.Code == fencedCode:
+	switch pg := results.Refusal(err); pg.Code {
+	case fencedCode:
 		return fmt.Errorf("%s: %w", pg.Message, lease.ErrFenced)
-	case pg.Code == incidentCode:
+	case incidentCode:
 		return fmt.Errorf("%s: %w", pg.Message, txmanager.ErrIncidentClosed)
-	case pg.Code == policyCode:
+	case policyCode:
 		return PolicyError{PolicyRule(pg.Message), pg.Detail}
 	}
 	return err

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -283,7 +282,7 @@ func (s *Store) Retire(ctx context.Context, r Retirement) error {
 		case err == nil && !changed:
 			return ErrStatusUnchanged
 		}
-		if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == openWorkCode {
+		if pg := results.Refusal(err); pg.Code == openWorkCode {
 			return OpenWorkError{pg.Detail}
 		}
 		return err

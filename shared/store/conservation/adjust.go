@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/store"
@@ -186,7 +185,7 @@ func adjustFunding(ctx context.Context, tx pgx.Tx, a due) error {
 // equal order.
 func applied(ctx context.Context, db store.Execer, number int64) error {
 	_, err := db.Exec(ctx, `update conservation_adjustment set applied_at = clock_timestamp() where id = $1`, number)
-	if broken, ok := errors.AsType[*pgconn.PgError](err); ok && broken.ConstraintName == "one_adjustment_per_finding" {
+	if results.Refusal(err).ConstraintName == "one_adjustment_per_finding" {
 		return ErrAdjusted
 	}
 	return err

@@ -9,7 +9,6 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/shared/conservation"
@@ -28,7 +27,7 @@ func New(db *pgxpool.Pool) *Book { return &Book{db: db} }
 const supersededCode = "FP008"
 
 func superseded(err error) error {
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == supersededCode {
+	if pg := results.Refusal(err); pg.Code == supersededCode {
 		return fmt.Errorf("%s: %w", pg.Message, conservation.ErrSuperseded)
 	}
 	return err

@@ -3,9 +3,9 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,7 +18,6 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/migrations"
@@ -27,6 +26,7 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/events"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -122,7 +122,6 @@ func Options(url string, rules lease.Rules) store.Options {
 	return store.Options{
 		URL: url, MaxConns: 8, Lease: rules,
 		StatementTimeout: 5 * time.Second, LockTimeout: 3 * time.Second, IdleInTransactionTimeout: time.Second,
-		Tracer: store.Costs{},
 	}
 }
 
@@ -221,12 +220,9 @@ func (b Bundle) Approved(t testing.TB, kind, act string, subject map[string]any)
 }
 
 // Violated is the name of the constraint that refused a statement, by the results of its call.
-func Violated(results ...any) string {
-	err, _ := results[len(results)-1].(error)
-	if refusal, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return refusal.ConstraintName
-	}
-	return fmt.Sprintf("none (error %v)", err)
+func Violated(returned ...any) string {
+	err, _ := returned[len(returned)-1].(error)
+	return cmp.Or(results.Refusal(err).ConstraintName, fmt.Sprintf("none (error %v)", err))
 }
 
 // Signed stands for a signed transaction for nonce n of s. Its bytes are data without a

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/internal/results"
@@ -84,11 +83,10 @@ func orderMoneyIn(ctx context.Context, tx pgx.Tx, o transfer.MoneyOrder) (a tran
 
 // moneyError is the error of an order, as [transfer.ActStore] names it.
 func moneyError(same bool, err error) error {
-	pg, known := errors.AsType[*pgconn.PgError](err)
-	switch {
+	switch pg := results.Refusal(err); {
 	case errors.Is(err, pgx.ErrNoRows):
 		return transfer.ErrForeign
-	case known && pg.Code == serviceLimitCode:
+	case pg.Code == serviceLimitCode:
 		return transfer.ServiceLimitError{Left: pg.Detail}
 	case err == nil && !same:
 		return transfer.ErrActConflict

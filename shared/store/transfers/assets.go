@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/internal/results"
@@ -212,9 +211,8 @@ func (c AssetChange) check(known []transfer.Asset) error {
 
 // termsError names the refusals of the database's guard_asset_terms.
 func termsError(err error) error {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	switch {
-	case !ok || pg.Code != termsCode:
+	switch pg := results.Refusal(err); {
+	case pg.Code != termsCode:
 		return err
 	case pg.ConstraintName == "payer_of_open_payouts":
 		return ErrPayerIsPaying

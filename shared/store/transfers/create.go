@@ -3,13 +3,11 @@ package transfers
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/internal/results"
@@ -234,11 +232,10 @@ func (s *Store) Create(ctx context.Context, r transfer.Request, terms transfer.T
 // refusedPayer is [transfer.ErrRetired] if the database refused a payout or an asset because its payer is
 // retired. It is [transfer.ErrMoved] if the payer was replaced since the asset was read, and otherwise err.
 func refusedPayer(err error) error {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	switch {
-	case ok && pg.ConstraintName == "retired_pays_nothing":
+	switch results.Refusal(err).ConstraintName {
+	case "retired_pays_nothing":
 		return transfer.ErrRetired
-	case ok && pg.ConstraintName == "payout_of_the_payer":
+	case "payout_of_the_payer":
 		return transfer.ErrMoved
 	}
 	return err

@@ -2,6 +2,7 @@
 package results
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,6 +115,12 @@ func Missing(err, none error) error {
 		return none
 	}
 	return err
+}
+
+// Refusal is the database's refusal of a statement; empty if err is something else.
+func Refusal(err error) *pgconn.PgError {
+	refused, _ := errors.AsType[*pgconn.PgError](err)
+	return cmp.Or(refused, new(pgconn.PgError))
 }
 
 // Wrap is err with what failed in front of it; nil if err is nil.
