@@ -3,11 +3,9 @@ package store
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -70,28 +68,14 @@ update managed_tx m
   from fresh i
  where m.tx_id = i.tx_id and not exists (select from claimed c where c.tx_id = m.tx_id)`
 
-// callDigest is the [txmanager.ConsumingTx.CallDigest] of the intent's call; nil if its
+// callDigest is the [txmanager.Call.Digest] of the intent's call; nil if its
 // handler makes the call.
 func callDigest(in Intent) []byte {
-	var call struct{ To, Value, Data *string }
-	if in.Handler != "" || json.Unmarshal(in.Payload, &call) != nil {
+	_, call, err := readPayload(in)
+	if in.Handler != "" || err != nil {
 		return nil
 	}
-	t := txmanager.ConsumingTx{ValueWei: "0"}
-	if call.To != nil {
-		t.To = new(txmanager.Address(*call.To))
-	}
-	if call.Value != nil {
-		t.ValueWei = *call.Value
-	}
-	if call.Data != nil {
-		data, err := hex.DecodeString(strings.TrimPrefix(*call.Data, "0x"))
-		if err != nil {
-			return nil
-		}
-		t.Data = data
-	}
-	digest := t.CallDigest()
+	digest := call.Digest()
 	return digest[:]
 }
 
@@ -116,20 +100,19 @@ func queueHolds(b *pgx.Batch, l lease.Lease, leave txmanager.ReleaseRequest) {
 
 // OpenHold is a nonce consumed by a foreign transaction whose request is unknown.
 type OpenHold struct {
-	Nonce       int64               `json:"nonce"`
-	TxHash      string              `json:"txHash"`
-	BlockNumber int64               `json:"blockNumber"`
-	To          *string             `json:"to"` // null: it made a contract
-	ValueWei    string              `json:"valueWei"`
-	Succeeded   bool                `json:"succeeded"`
-	TxID        *string             `json:"txId"` // the intent that is held for it; null: none
-	RequestID   *string             `json:"requestId"`
-	Since       time.Time           `json:"since"`
-	Submitter   txmanager.Submitter `json:"-"`
+	Nonce       int64     `json:"nonce"`
+	TxHash      string    `json:"txHash"`
+	BlockNumber int64     `json:"blockNumber"`
+	To          *string   `json:"to"` // null: it made a contract
+	ValueWei    string    `json:"valueWei"`
+	Succeeded   bool      `json:"succeeded"`
+	TxID        *string   `json:"txId"` // the intent that is held for it; null: none
+	RequestID   *string   `json:"requestId"`
+	Since       time.Time `json:"since"`
 }
 
 const openHolds = `
-select h.nonce, f.tx_hash, f.block_number, f.to_address, f.value_wei::text, f.succeeded, h.tx_id::text, m.request_id, h.created_at, h.submitter
+select h.nonce, f.tx_hash, f.block_number, f.to_address, f.value_wei::text, f.succeeded, h.tx_id::text, m.request_id, h.created_at
   from foreign_hold h
   join foreign_transaction f using (submitter, nonce)
   left join managed_tx m on m.tx_id = h.tx_id

@@ -239,12 +239,6 @@ func (s *Store) DueActs(ctx context.Context, limit int) (ids []int64, now time.T
 	return ids, now, results.Wrap(err, "list due acts")
 }
 
-// Now returns the database's time.
-func (s *Store) Now(ctx context.Context) (now time.Time, err error) {
-	err = s.db.QueryRow(ctx, `select date_trunc('milliseconds', clock_timestamp())`).Scan(&now)
-	return now, results.Wrap(err, "read the time")
-}
-
 const actOf = actRows + ` where x.kind = $1 and x.request_id = $2`
 
 // ActOf returns the deposit or withdrawal that is stored under the order's id. The error wraps

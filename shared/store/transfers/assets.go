@@ -49,12 +49,6 @@ func (s *Store) Asset(ctx context.Context, name string) (*transfer.Asset, error)
 	return &a, nil
 }
 
-// Assets returns all assets by id.
-func (s *Store) Assets(ctx context.Context) ([]transfer.Asset, error) {
-	all, err := results.All(ctx, s.db, scanAsset, assetColumns+` order by asset_id`)
-	return all, results.Wrap(err, "list assets")
-}
-
 const putAsset = `
 insert into assets_tb as a (asset_id, asset, precision, min_transfer_amount, max_transfer_amount, daily_transfer_amount, daily_payout_amount,
        daily_service_deposits, status, internal_transfer_enabled, payout_submitter, chain_id, token_contract, chain_decimals)
