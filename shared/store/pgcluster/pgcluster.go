@@ -61,8 +61,7 @@ type Cluster struct {
 	copying sync.Mutex // one copy of a database at a time
 	clones  atomic.Int64
 
-	building sync.Mutex      // one template at a time
-	built    map[string]bool // guarded by building
+	templates sync.Map // by name: *template
 }
 
 // Start makes a new cluster and returns once it accepts connections, in less than a second on an idle
@@ -95,7 +94,7 @@ func launchCluster(ctx context.Context, opts Options, nextPort func() (int, erro
 	}
 	c := &Cluster{
 		keeper: keeper, movableClock: opts.ClockLibrary != "", password: password, opts: opts,
-		stop: sync.OnceValue(keeper.end), built: map[string]bool{},
+		stop: sync.OnceValue(keeper.end),
 	}
 	if err := c.boot(ctx, nextPort, make); err != nil {
 		return nil, fmt.Errorf("start Postgres: %w", errors.Join(err, c.Stop()))

@@ -12,7 +12,6 @@ import (
 	"math/big"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -71,34 +70,14 @@ func NewIn(t testing.TB, cluster *pgcluster.Cluster) Bundle {
 func NewCopy(t testing.TB, name string, fill func(Bundle)) Bundle {
 	t.Helper()
 	cluster := shared(t)
-	makeTemplate(t, cluster)
-	copied, _ := filled.LoadOrStore(name, new(original))
-	return open(t, cloneOf(t, cluster, copied.(*original).fill(t, cluster, fill)), Rules)
-}
-
-// original is a database that is copied. It is dropped with the cluster.
-type original struct {
-	filling sync.Mutex
-	name    string // "": not filled yet
-}
-
-var filled sync.Map // by name: *original
-
-func (o *original) fill(t testing.TB, cluster *pgcluster.Cluster, fill func(Bundle)) (name string) {
-	t.Helper()
-	o.filling.Lock()
-	defer o.filling.Unlock()
-	if o.name != "" {
-		return o.name
-	}
-	name, _, err := cluster.Clone(t.Context(), template)
-	check.OK(t)(err)
-	b := open(t, cluster.URL(name), Rules)
-	fill(b)
-	b.Store.Close()
-	b.DB.Close() // a database with sessions cannot be copied
-	o.name = name
-	return name
+	check.OK(t)(cluster.Template(t.Context(), name, func(ctx context.Context, url string) error {
+		err := migrate(ctx, url)
+		if err == nil {
+			fill(open(t, url, Rules))
+		}
+		return err
+	}))
+	return open(t, cloneOf(t, cluster, name), Rules)
 }
 
 func open(t testing.TB, url string, rules lease.Rules) Bundle {
