@@ -42,7 +42,9 @@ type Store struct {
 	lane    batch.Lane
 	epochs  epochCache
 	names   nameEpochCache
-	costly  costlyLoads
+
+	// costly are submitters whose load would delay those that share its round trip, by the last load of each alone.
+	costly cache[txmanager.Submitter]
 
 	// usable are pairs of a caller's names and a submitter that the caller may use, by digests: names may be long. They only
 	// save a query before an insert, which checks again. If the insert refuses a pair, the pair is removed. Refusals are not
@@ -139,7 +141,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	s := &Store{db: db, opts: o, rules: o.Lease}
+	s := &Store{db: db, opts: o, rules: o.Lease, costly: cache[txmanager.Submitter]{lasts: costlyFor}}
 	if o.GasBumpAfter > 0 {
 		s.bumpAfter = &o.GasBumpAfter
 	}
