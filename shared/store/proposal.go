@@ -244,6 +244,16 @@ type Beginner interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
+// BeginCarrying makes an act in a transaction, which first carries out the context's proposal.
+func BeginCarrying(ctx context.Context, db Beginner, act func(pgx.Tx) error) error {
+	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		if err := CarryOut(ctx, tx); err != nil {
+			return err
+		}
+		return act(tx)
+	})
+}
+
 // errNothingDone ends a transaction whose act changed nothing.
 var errNothingDone = errors.New("the statement changed nothing")
 
@@ -253,11 +263,8 @@ func ExecCarrying(ctx context.Context, db Beginner, statement string, args ...an
 	if proposalOf(ctx) == "" {
 		return db.Exec(ctx, statement, args...)
 	}
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) (err error) {
-		if err = CarryOut(ctx, tx); err == nil {
-			tag, err = tx.Exec(ctx, statement, args...)
-		}
-		if err == nil && tag.RowsAffected() == 0 {
+	err = BeginCarrying(ctx, db, func(tx pgx.Tx) (err error) {
+		if tag, err = tx.Exec(ctx, statement, args...); err == nil && tag.RowsAffected() == 0 {
 			err = errNothingDone
 		}
 		return err

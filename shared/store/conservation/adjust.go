@@ -75,16 +75,13 @@ func (b *Book) Adjust(ctx context.Context, o AdjustmentOrder, core CoreAdjust) (
 		return applied(ctx, tx, d.number)
 	})
 	if err == nil && d.Side != transfer.Funding {
-		err = pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error { return adjustCore(ctx, tx, d, core) })
+		err = store.BeginCarrying(ctx, b.db, func(tx pgx.Tx) error { return adjustCore(ctx, tx, d, core) })
 	}
 	return d.Adjustment, results.Wrap(err, "adjust finding %d", o.FindingID)
 }
 
 // adjustCore makes a recorded adjustment in the trading core.
 func adjustCore(ctx context.Context, tx pgx.Tx, d due, core CoreAdjust) error {
-	if err := store.CarryOut(ctx, tx); err != nil {
-		return err
-	}
 	call := transfer.Call{ReqID: d.key(), UserID: d.Account.UserID, AssetID: d.Account.AssetID, Units: d.Units, CreatedAt: d.first}
 	if err := store.AwaitLedger(ctx, tx, func(ctx context.Context) error { return core(ctx, d.Op, call, d.found) }); err != nil {
 		return err

@@ -128,10 +128,7 @@ select a.asset_id, $2, $3, $4, to_jsonb(a) from assets_tb a where a.asset_id = $
 // error wraps [ErrAssetDiffers], [ErrTermsFixed], [ErrPayerIsPaying], [ErrWiderAsset] or
 // [transfer.ErrForeign].
 func (s *Store) ChangeAsset(ctx context.Context, c AssetChange) (changed bool, err error) {
-	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
-		if err := store.CarryOut(ctx, tx); err != nil {
-			return err
-		}
+	err = store.BeginCarrying(ctx, s.db, func(tx pgx.Tx) (err error) {
 		changed, err = changeAsset(ctx, tx, c)
 		return err
 	})
