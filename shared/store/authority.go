@@ -69,17 +69,26 @@ func (s *Store) NameEpoch(sub txmanager.Submitter) string {
 // is not trusted until an operator has reconciled it with the chain.
 const protectAll = `select protect_all()`
 
-// distrustDatabase protects every submitter of a database that was not accepted.
-func (s *Store) distrustDatabase(ctx context.Context) error {
-	_, err := s.db.Exec(ctx, protectAll)
-	return results.Wrap(err, "protect every submitter of a foreign database")
-}
-
 // ProtectRestored opens PROTECT on every submitter of a database that was not accepted, also where no
 // submitter has work whose load would open it. It changes nothing in the accepted database.
 func (s *Store) ProtectRestored(ctx context.Context) error {
 	_, err := s.db.Exec(ctx, protectAll+` where not is_accepted_database()`)
 	return results.Wrap(err, "protect every submitter of a restored database")
+}
+
+// RequireAccepted returns the error foreign unless the database is the accepted one.
+func RequireAccepted(ctx context.Context, db Queryer, foreign error) error {
+	var ours bool
+	err := db.QueryRow(ctx, `select is_accepted_database()`).Scan(&ours)
+	if err == nil && !ours {
+		err = foreign
+	}
+	return err
+}
+
+// Queryer is a transaction, or a pool.
+type Queryer interface {
+	QueryRow(ctx context.Context, statement string, args ...any) pgx.Row
 }
 
 // ErrDatabaseAccepted reports an acceptance of a database that is the accepted database

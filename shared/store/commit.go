@@ -277,8 +277,7 @@ func queueIncident(b *pgx.Batch, l lease.Lease, c txmanager.CursorChange) {
 		queueCloseIncident(b, l, *c.CloseIncident)
 	}
 	if c.OpenIncident != nil {
-		evidence, _ := json.Marshal(c.OpenIncident) // plain fields: cannot fail
-		b.Queue(openIncident, l.Submitter, evidence)
+		b.Queue(openIncident, l.Submitter, c.OpenIncident)
 	}
 }
 

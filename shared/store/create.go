@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -154,8 +155,8 @@ func (s *Store) Create(ctx context.Context, in Intent, queueBound int) (StoredIn
 	if err := s.mark(ctx, &in); err != nil {
 		return StoredIntent{}, fmt.Errorf("store intent %s of %s: %w", in.RequestID, in.Submitter, err)
 	}
-	got, err := s.create(ctx, in, queueBound)
-	return got.StoredIntent, results.Wrap(err, "store intent %s of %s", in.RequestID, in.Submitter)
+	got, err := s.creates.Finish(ctx, pendingCreate{in, queueBound}) // of a round trip that may store it: the caller enqueues the task
+	return got.StoredIntent, results.Wrap(cmp.Or(err, got.Err), "store intent %s of %s", in.RequestID, in.Submitter)
 }
 
 // CreateAll is [Store.Create] for many intents: begin, insert, commit, read, in one round trip
@@ -272,7 +273,7 @@ func (s *Store) answerAll(ctx context.Context, all []Intent, c creation) ([]Crea
 		}
 	}
 	if slices.ContainsFunc(c.found, func(f foundIntent) bool { return f.registered && !f.ours }) {
-		if err := s.distrustDatabase(ctx); err != nil {
+		if err := s.ProtectRestored(ctx); err != nil {
 			return nil, err
 		}
 	}

@@ -3,7 +3,6 @@ package store
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -94,8 +93,7 @@ select f.submitter, f.nonce, f.call_digest
 
 // queueHolds adds the holds to the batch of a release.
 func queueHolds(b *pgx.Batch, l lease.Lease, leave txmanager.ReleaseRequest) {
-	requests, _ := json.Marshal(leave.Requests) // plain: cannot fail
-	b.Queue(insertHolds, l.Submitter, Bigint(leave.Count), string(requests))
+	b.Queue(insertHolds, l.Submitter, Bigint(leave.Count), leave.Requests)
 }
 
 // OpenHold is a nonce consumed by a foreign transaction whose request is unknown.

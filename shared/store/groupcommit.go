@@ -51,16 +51,6 @@ func (s *Store) newCreates() *batch.Group[pendingCreate, Created] {
 	})
 }
 
-// create answers as [Store.Create] does. It waits for the answer of a round trip that may store
-// the intent: the caller needs it to enqueue the task.
-func (s *Store) create(ctx context.Context, in Intent, bound int) (Created, error) {
-	got, err := s.creates.Finish(ctx, pendingCreate{in, bound})
-	if err == nil {
-		err = got.Err
-	}
-	return got, err
-}
-
 // answerBatch stores them all at once, and answers each.
 func (s *Store) answerBatch(ctx context.Context, all []pendingCreate) []batch.Result[Created] {
 	intents, bound := make([]Intent, len(all)), all[0].bound

@@ -138,7 +138,7 @@ func usePatience(ctx context.Context) bool {
 func (s *Store) Acquire(ctx context.Context, sub txmanager.Submitter, owner string, wide bool) (txmanager.AcquireResult, error) {
 	t, err := s.takeLease(ctx, leaseCall{submitter: sub, owner: owner, wide: wide, patient: usePatience(ctx)})
 	if err == nil && t.State.ForeignDatabase {
-		err = s.distrustDatabase(ctx)
+		err = s.ProtectRestored(ctx)
 	}
 	if err != nil {
 		return txmanager.AcquireResult{}, err

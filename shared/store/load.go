@@ -54,12 +54,10 @@ const recordedOf = `case when m.recorded_nonce is not null then jsonb_build_obje
            from foreign_transaction f
           where f.submitter = m.submitter and f.nonce = m.recorded_nonce)) end`
 
-// txRow is a row of managed_tx before its JSON is read. A column of its statements fills the member of its name.
+// txRow is a row of managed_tx. A column of its statements fills the member of its name.
 type txRow struct {
 	txmanager.Tx
 	Place int // of the submitter in the load
-
-	GasJSON, ReceiptJSON, ConfirmationsJSON, DiagnosisJSON, RecordedJSON []byte
 
 	ReservationState, LockOwner *string
 	LockUntil                   *time.Time
@@ -72,11 +70,11 @@ type txRow struct {
 
 // txColumns are the columns that every statement reads of an open or queued m.
 const txColumns = `u.place, m.tx_id as id, m.request_id, m.seq, m.state, coalesce(m.sub_state, '') as sub, m.nonce, m.deferred_until_nonce,
-       m.last_gas_params as gas_json, m.submit_attempts, m.first_submit_at, m.last_submit_at, m.next_resubmit_at, m.next_bump_at,
+       m.last_gas_params as gas, m.submit_attempts, m.first_submit_at, m.last_submit_at, m.next_resubmit_at, m.next_bump_at,
        m.last_receipt_check_at as last_check_at, m.next_check_at, coalesce(m.last_error, '') as last_error, coalesce(m.wait_cause, '') as cause,
-       m.receipt as receipt_json, m.confirmations as confirmations_json, m.last_mempool_diag as diagnosis_json,
+       m.receipt, m.confirmations, m.last_mempool_diag as diagnosis,
        coalesce(m.requested_action, '') as requested_action, coalesce(m.handler, '') as handler, m.trace,
-       m.reservation as reservation_state, m.lock_owner, m.lock_until, ` + recordedOf + ` as recorded_json,
+       m.reservation as reservation_state, m.lock_owner, m.lock_until, ` + recordedOf + ` as recorded,
        m.fills as fills_lost_nonce, m.caller, m.fingerprint, coalesce(m.mac_key, '') as mac_key, m.mac as mac_sum,
        m.mac is null and coalesce(m.seq <= (select last_intent_without_mac()), true) as needs_no_mac,
        m.updated_at > clock_timestamp() as ahead, m.created_at, m.valid_until, m.blocked_since as held_back_since, m.deferred_at`
@@ -460,8 +458,7 @@ func (r *txRow) tx(sub txmanager.Submitter, now time.Time) (txmanager.Tx, error)
 			t.Placeholders = append(t.Placeholders, h)
 		}
 	}
-	return t, errors.Join(fromJSON(r.GasJSON, &t.Gas), fromJSON(r.ReceiptJSON, &t.Receipt), fromJSON(r.ConfirmationsJSON, &t.Confirmations),
-		fromJSON(r.DiagnosisJSON, &t.Diagnosis), fromJSON(r.RecordedJSON, &t.Recorded))
+	return t, nil
 }
 
 // reachable moves to now the times of a row that was changed before the database's clock was

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math/big"
 	"reflect"
 	"slices"
@@ -132,20 +131,16 @@ select submitter, $2, $3, $4, $5::jsonb
 // posted from then on, and count from when the first of them was set. The error wraps
 // [ErrUnknownSubmitter] or [ErrNotTighter].
 func (s *Store) PutPolicy(ctx context.Context, c PolicyChange) (token int64, err error) {
-	text, err := json.Marshal(c.Policy)
-	if err != nil {
-		return 0, fmt.Errorf("policy of %s: %w", c.Submitter, err)
-	}
 	token, _, err = s.changeUnderLease(ctx, c.Submitter, func(tx pgx.Tx) error {
 		if err := c.checkTighter(ctx, tx); err != nil {
 			return err
 		}
-		known, err := tx.Exec(ctx, putPolicy, c.Submitter, string(text))
+		known, err := tx.Exec(ctx, putPolicy, c.Submitter, c.Policy)
 		if err == nil && known.RowsAffected() == 0 {
 			return ErrUnknownSubmitter
 		}
 		if err == nil {
-			_, err = tx.Exec(ctx, recordChange, c.Submitter, "POLICY", c.By, c.Reason, string(text))
+			_, err = tx.Exec(ctx, recordChange, c.Submitter, "POLICY", c.By, c.Reason, c.Policy)
 		}
 		return err
 	})

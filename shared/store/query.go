@@ -235,7 +235,7 @@ func (s *Store) List(ctx context.Context, q ListQuery, v Viewer) (page []Listed,
 	if v.Operator {
 		statement, last = listAll, []any{"", nil}
 	}
-	args := append([]any{q.Submitter, nullable(q.After), classesOf(q.State), string(q.State), q.Size + 1}, last...)
+	args := append([]any{q.Submitter, textOrNull(q.After), classesOf(q.State), string(q.State), q.Size + 1}, last...)
 	rows, err := listPage[Listed](ctx, s, q.After, q.Submitter, v, statement, args...)
 	for i := range rows {
 		rows[i].LastError, rows[i].LastErrorDetail = callerText(rows[i].LastError)
@@ -247,7 +247,7 @@ func (s *Store) List(ctx context.Context, q ListQuery, v Viewer) (page []Listed,
 // listPage reads a page that begins after a transaction which v may see, of the submitter or of all. The error is
 // [ErrCursor] if that transaction is not in the list.
 func listPage[Row any](ctx context.Context, s *Store, after string, sub txmanager.Submitter, v Viewer, statement string, args ...any) ([]Row, error) {
-	return rowsOf[Row](ctx, s, "list transactions", subject{inList, []any{nullable(after), sub, v.AllNames(), v.Operator}, ErrCursor}, statement, args...)
+	return rowsOf[Row](ctx, s, "list transactions", subject{inList, []any{textOrNull(after), sub, v.AllNames(), v.Operator}, ErrCursor}, statement, args...)
 }
 
 // cutPage is the first size rows, and the cursor of the next page; "" if there are no more rows.
@@ -256,14 +256,6 @@ func cutPage[Row any](rows []Row, size int, cursor func(Row) string) (page []Row
 		return rows, ""
 	}
 	return rows[:size], cursor(rows[size-1])
-}
-
-// nullable is nil for the empty text.
-func nullable(text string) any {
-	if text == "" {
-		return nil
-	}
-	return text
 }
 
 // MatchingIntent is an intent that a transaction on the chain may belong to.

@@ -2,9 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -134,9 +131,8 @@ func queueCloseIncident(b *pgx.Batch, l lease.Lease, leave txmanager.ReleaseRequ
 	if len(leave.Executed) > 0 {
 		what["executed"] = leave.Executed
 	}
-	released, _ := json.Marshal(what) // plain: cannot fail
 	b.Queue(`select close_incident($1, $2, $3, $4, $5, $6::jsonb || jsonb_build_object('change', `+lastChange+`))`,
-		l.Submitter, leave.Incident, leave.Mode, leave.By, leave.Reason, released)
+		l.Submitter, leave.Incident, leave.Mode, leave.By, leave.Reason, what)
 	if leave.Mode != txmanager.Resync {
 		return
 	}
@@ -155,10 +151,9 @@ func queueCloseIncident(b *pgx.Batch, l lease.Lease, leave txmanager.ReleaseRequ
 	if len(lost) > 0 {
 		b.Queue(insertNamed, l.Submitter, l.Token, lost)
 	}
-	named, _ := json.Marshal(pairs) // plain: cannot fail
-	b.Queue(fillDisplaced, l.Submitter, l.Token, Bigint(leave.Count), leave.By, named)
+	b.Queue(fillDisplaced, l.Submitter, l.Token, Bigint(leave.Count), leave.By, pairs)
 	if len(pairs) > 0 {
-		b.Queue(checkNamedRequests, l.Submitter, named)
+		b.Queue(checkNamedRequests, l.Submitter, pairs)
 	}
 	if f := leave.Filling; f != nil {
 		b.Queue(insertFills, l.Submitter, l.Token, Bigint(f.Below), leave.By, PrintableText(leave.Reason))
@@ -258,12 +253,9 @@ select (e.released ->> 'count')::bigint
 // last change of the authority. A lost transaction cannot have a nonce beyond that count and
 // the window of that time. ok is false if no release has filled any.
 func (s *Store) FilledCount(ctx context.Context, sub txmanager.Submitter) (count uint64, ok bool, err error) {
-	err = s.db.QueryRow(ctx, filledCount, sub).Scan(&count)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return 0, false, nil
-	case err != nil:
-		return 0, false, fmt.Errorf("read what releases of %s have filled: %w", sub, err)
+	found, err := results.All(ctx, s.db, pgx.RowTo[uint64], filledCount, sub)
+	if len(found) == 0 {
+		return 0, false, results.Wrap(err, "read what releases of %s have filled", sub)
 	}
-	return count, true, nil
+	return found[0], true, nil
 }

@@ -4,7 +4,6 @@ package conservation
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -60,15 +59,10 @@ func (b *Book) Begin(ctx context.Context, full bool) (c conservation.Checkpoint,
 		statement string
 		args      []any
 	}{{current, []any{full}}, {current, []any{true}}, {begin, nil}} {
-		var cursors []byte
-		err = b.db.QueryRow(ctx, try.statement, try.args...).Scan(&c.Generation, &c.Version, &cursors, &c.Full, &c.Began)
-		if errors.Is(err, pgx.ErrNoRows) {
-			continue
+		err = b.db.QueryRow(ctx, try.statement, try.args...).Scan(&c.Generation, &c.Version, &c.Cursors, &c.Full, &c.Began)
+		if !errors.Is(err, pgx.ErrNoRows) {
+			break
 		}
-		if err == nil {
-			err = json.Unmarshal(cursors, &c.Cursors)
-		}
-		break
 	}
 	return c, results.Wrap(err, "find the checkpoint")
 }

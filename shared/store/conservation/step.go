@@ -93,13 +93,16 @@ func (b *Book) Store(ctx context.Context, s conservation.Step) (out conservation
 	out.Checkpoint = s.From
 	out.Checkpoint.Version++
 	out.Checkpoint.Cursors = s.Cursors
-	batch, err := written(s, &out)
-	if err != nil {
+	batch := new(pgx.Batch)
+	if len(s.Found) == 0 {
+		batch.Queue("begin")
+	}
+	if err := queueStep(batch, s, &out); err != nil {
 		return out, err
 	}
 	if len(s.Found) == 0 {
-		whole := &pgx.Batch{QueuedQueries: slices.Concat(single("begin"), batch.QueuedQueries, single("commit"))}
-		err = b.db.SendBatch(ctx, whole).Close()
+		batch.Queue("commit")
+		err = b.db.SendBatch(ctx, batch).Close()
 	} else {
 		err = pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error {
 			if err := tx.SendBatch(ctx, batch).Close(); err != nil {
@@ -114,20 +117,9 @@ func (b *Book) Store(ctx context.Context, s conservation.Step) (out conservation
 	return out, nil
 }
 
-func single(statement string) []*pgx.QueuedQuery {
-	b := new(pgx.Batch)
-	b.Queue(statement)
-	return b.QueuedQueries
-}
-
-// written queues everything that a step writes but the halts.
-func written(s conservation.Step, out *conservation.Stored) (*pgx.Batch, error) {
-	cursors, err := json.Marshal(s.Cursors)
-	if err != nil {
-		return nil, err
-	}
-	b := new(pgx.Batch)
-	b.Queue(`select conservation_advance($1, $2, $3)`, s.From.Generation, s.From.Version, cursors)
+// queueStep adds everything that a step writes but the halts.
+func queueStep(b *pgx.Batch, s conservation.Step, out *conservation.Stored) error {
+	b.Queue(`select conservation_advance($1, $2, $3)`, s.From.Generation, s.From.Version, s.Cursors)
 	for _, side := range slices.Sorted(maps.Keys(s.Moved)) {
 		queueSums(b, s.From.Generation, side, s.Moved[side])
 	}
@@ -145,7 +137,7 @@ func written(s conservation.Step, out *conservation.Stored) (*pgx.Batch, error) 
 	}
 	for _, f := range s.Found {
 		if err := queueFinding(b, s.From, f, out); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if s.Verdict {
@@ -157,7 +149,7 @@ func written(s conservation.Step, out *conservation.Stored) (*pgx.Batch, error) 
 	if len(s.Owed) > 0 {
 		b.Queue(`insert into conservation_owed (req_id) select unnest($1::text[]) on conflict on constraint one_row_per_owed do nothing`, s.Owed)
 	}
-	return b, nil
+	return nil
 }
 
 func queueSums(b *pgx.Batch, generation int64, side conservation.Side, moved map[conservation.Account]conservation.Sum) {
@@ -241,11 +233,7 @@ func putHalts(ctx context.Context, tx pgx.Tx, s conservation.Step, out *conserva
 		return err
 	}
 	for _, h := range conservation.Halts(s.Mode, open, out.Fresh, s.Halts) {
-		text, err := json.Marshal(whyHalted(h.Findings))
-		if err != nil {
-			return err
-		}
-		row := tx.QueryRow(ctx, halt, h.Scope, h.Account.UserID, h.Account.AssetID, text)
+		row := tx.QueryRow(ctx, halt, h.Scope, h.Account.UserID, h.Account.AssetID, whyHalted(h.Findings))
 		if err := row.Scan(&h.Scope, &h.Account.UserID, &h.Account.AssetID); err != nil {
 			return err
 		}

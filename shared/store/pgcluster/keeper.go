@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -167,13 +166,7 @@ func credentialOf(name string) (*syscall.Credential, error) {
 	if err != nil {
 		return nil, err
 	}
-	uid, err := strconv.ParseUint(account.Uid, 10, 32)
-	if err != nil {
-		return nil, err
-	}
-	gid, err := strconv.ParseUint(account.Gid, 10, 32)
-	if err != nil {
-		return nil, err
-	}
-	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+	credential := new(syscall.Credential)
+	_, err = fmt.Sscan(account.Uid+" "+account.Gid, &credential.Uid, &credential.Gid)
+	return credential, err
 }

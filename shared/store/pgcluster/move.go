@@ -49,7 +49,7 @@ func (c *Cluster) replace(ctx context.Context, orders ...string) error {
 			return err
 		}
 	}
-	return c.ping(ctx)
+	return c.execute(ctx, "select")
 }
 
 // Replica starts a standby of the cluster, which streams its log and accepts read-only connections. It

@@ -1,6 +1,7 @@
 package transfers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -134,12 +135,8 @@ func (s *Store) OrderStatus(ctx context.Context, o transfer.StatusOrder) (a tran
 
 // whyNoStatus returns why no status was ordered.
 func (s *Store) whyNoStatus(ctx context.Context, o transfer.StatusOrder) error {
-	var ours bool
-	if err := s.db.QueryRow(ctx, `select is_accepted_database()`).Scan(&ours); err != nil {
-		return err
-	}
-	if !ours || !o.OnlyNarrower {
-		return transfer.ErrForeign
+	if err := store.RequireAccepted(ctx, s.db, transfer.ErrForeign); err != nil || !o.OnlyNarrower {
+		return cmp.Or(err, transfer.ErrForeign)
 	}
 	return transfer.ErrWider
 }

@@ -1,7 +1,6 @@
 package transfers
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,9 +135,8 @@ func (s *Store) ChangeAsset(ctx context.Context, c AssetChange) (changed bool, e
 }
 
 func changeAsset(ctx context.Context, tx pgx.Tx, c AssetChange) (bool, error) {
-	var ours bool
-	if err := tx.QueryRow(ctx, `select is_accepted_database()`).Scan(&ours); err != nil || !ours {
-		return false, cmp.Or(err, transfer.ErrForeign)
+	if err := store.RequireAccepted(ctx, tx, transfer.ErrForeign); err != nil {
+		return false, err
 	}
 	if _, err := tx.Exec(ctx, lockAsset, c.Asset.Name); err != nil {
 		return false, err

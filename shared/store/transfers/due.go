@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -37,14 +38,8 @@ returning t.req_id`
 // After rescueAfter a planned attempt counts as lost, and so does the worker of a transfer without
 // a plan. Due returns the database's clock, which the sweep's next batch uses.
 func (s *Store) Due(ctx context.Context, rescueAfter time.Duration, limit int, began time.Time) (found []string, now time.Time, err error) {
-	since := &began
-	if began.IsZero() {
-		since = nil
-	}
-	b := new(pgx.Batch)
-	b.Queue(`select clock_timestamp()`).QueryRow(results.Scan(&now))
-	b.Queue(due, rescueAfter, limit, since).Query(results.Into(&found, pgx.RowTo[string]))
-	err = s.send(ctx, b)
+	since := pgtype.Timestamptz{Time: began, Valid: !began.IsZero()}
+	found, now, err = results.AllNow(ctx, s.db, pgx.RowTo[string], due, rescueAfter, limit, since)
 	return found, now, results.Wrap(err, "find transfers to step")
 }
 

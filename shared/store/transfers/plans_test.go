@@ -63,7 +63,7 @@ func TestPlansOfHotStatements(t *testing.T) {
 		return []any{pgx.NamedArgs{"after": "", "newest": "7ZZZZZZZZZZZZZZZZZZZZZZZZZ", "created_before": soon, "own": true, "state": state, "user": user, "asset": "", "size": 51, "cut": cut}}
 	}
 	for name, args := range map[string][]any{
-		"inList": of(user, nil, 51), "allWanted": of(0, nil, 51), "openWanted": of(0, pending, 1000), "failedWanted": of(0, failed, 51), "userWanted": of(user, nil, 51), "endedWanted": of(user, committed, 51),
+		"inList": of(user, nil, 51), "allWanted": of(0, nil, 51), "openWanted": of(0, nil, 51), "failedWanted": of(0, failed, 51), "userWanted": of(user, nil, 51), "endedWanted": of(user, committed, 51),
 		"olderWanted": of(0, nil, 51), "usersOpenWanted": of(user, pending, 1000),
 		"allLast": of(0, nil, 1000), "openLast": of(0, pending, 1000), "failedLast": of(0, failed, 1000), "userLast": of(user, nil, 1000), "endedLast": of(user, committed, 1000), "olderLast": of(0, nil, 1000), "usersOpenLast": of(user, pending, 1000), "dueActs": {50}, "countHalts": {}, "openHalts": {50},
 	} {

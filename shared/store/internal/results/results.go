@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -14,6 +15,11 @@ import (
 // Querier is a pool or a transaction.
 type Querier interface {
 	Query(ctx context.Context, statement string, args ...any) (pgx.Rows, error)
+}
+
+// Sender is a pool or a transaction.
+type Sender interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
 // Query is the rows of a query. Its error is the rows' error: reading them returns it.
@@ -25,6 +31,15 @@ func Query(ctx context.Context, db Querier, statement string, args ...any) pgx.R
 // All is the rows of a query.
 func All[Row any](ctx context.Context, db Querier, scan pgx.RowToFunc[Row], statement string, args ...any) ([]Row, error) {
 	return pgx.CollectRows(Query(ctx, db, statement, args...), scan)
+}
+
+// AllNow is the rows of a query, and the database's time before it, in one round trip.
+func AllNow[Row any](ctx context.Context, db Sender, scan pgx.RowToFunc[Row], statement string, args ...any) (all []Row, now time.Time, err error) {
+	b := new(pgx.Batch)
+	b.Queue(`select clock_timestamp()`).QueryRow(Scan(&now))
+	b.Queue(statement, args...).Query(Into(&all, scan))
+	err = db.SendBatch(ctx, b).Close()
+	return all, now, err
 }
 
 // One is the only row of a query. The error is [pgx.ErrNoRows] if there is none.
