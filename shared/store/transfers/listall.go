@@ -219,18 +219,18 @@ func (s *Store) listWindows(ctx context.Context, w window, q ListQuery, own bool
 // list ends in it.
 func (s *Store) readWindow(ctx context.Context, w window, q ListQuery, own bool, size int) (rows []transfer.Transfer, end string, err error) {
 	var known bool
+	cut := windowRows
+	if q.passesAllOf(w) {
+		cut = min(size, windowRows)
+	}
 	args := pgx.NamedArgs{
 		"after": q.After, "own": own, "user": q.UserID, "state": q.State, "asset": q.Asset, "created_before": q.Before, "newest": newestBefore(q.Before),
-		"size": size, "cut": windowRows,
-	}
-	isWanted := q.passesAllOf(w)
-	if isWanted {
-		args["cut"] = size
+		"size": size, "cut": cut,
 	}
 	b := new(pgx.Batch)
 	b.Queue(inList, args).QueryRow(results.Scan(&known))
 	b.Queue(w.wanted(), args).Query(results.Into(&rows, scanTransfer))
-	if !isWanted {
+	if cut == windowRows { // of fewer rows that all pass, fewer than the size are the last
 		b.Queue(w.last(), args).QueryRow(results.Maybe(&end))
 	}
 	if err = s.send(ctx, b); err == nil && !known {
