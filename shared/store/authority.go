@@ -77,18 +77,13 @@ func (s *Store) ProtectRestored(ctx context.Context) error {
 }
 
 // RequireAccepted returns the error foreign unless the database is the accepted one.
-func RequireAccepted(ctx context.Context, db Queryer, foreign error) error {
+func RequireAccepted(ctx context.Context, db results.DB, foreign error) error {
 	var ours bool
 	err := db.QueryRow(ctx, `select is_accepted_database()`).Scan(&ours)
 	if err == nil && !ours {
 		err = foreign
 	}
 	return err
-}
-
-// Queryer is a transaction, or a pool.
-type Queryer interface {
-	QueryRow(ctx context.Context, statement string, args ...any) pgx.Row
 }
 
 // ErrDatabaseAccepted reports an acceptance of a database that is the accepted database

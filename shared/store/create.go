@@ -247,13 +247,7 @@ func submittersOf(records []intentRecord) []string {
 
 // placed are the records that may be stored.
 func (c creation) placed() []intentRecord {
-	var placed []intentRecord
-	for _, r := range c.records {
-		if r.placed {
-			placed = append(placed, r)
-		}
-	}
-	return placed
+	return slices.DeleteFunc(slices.Clone(c.records), func(r intentRecord) bool { return !r.placed })
 }
 
 // answerAll turns the found rows into results. It posts an intent again if its submitter was

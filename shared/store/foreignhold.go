@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -90,11 +89,6 @@ select f.submitter, f.nonce, f.call_digest
                       and coalesce(e.released -> 'requests' ->> f.nonce::text, 'none') <> 'none')
  order by f.nonce
     on conflict do nothing`
-
-// queueHolds adds the holds to the batch of a release.
-func queueHolds(b *pgx.Batch, l lease.Lease, leave txmanager.ReleaseRequest) {
-	b.Queue(insertHolds, l.Submitter, Bigint(leave.Count), leave.Requests)
-}
 
 // OpenHold is a nonce consumed by a foreign transaction whose request is unknown.
 type OpenHold struct {
@@ -242,14 +236,12 @@ func (s *Store) WriteOff(ctx context.Context, d HoldDecision) (out WriteOffResul
 	switch err = s.send(ctx, b); {
 	case errors.Is(err, pgx.ErrNoRows):
 		return out, fmt.Errorf("%s: %w", d.Submitter, ErrUnknownSubmitter)
-	case err != nil:
-		return out, fmt.Errorf("write off foreign transactions of %s: %w", d.Submitter, err)
-	case !ours:
-		return out, fmt.Errorf("write off foreign transactions of %s: %w", d.Submitter, ErrForeign)
-	case d.Nonce != nil && out.WrittenOff == 0:
+	case err == nil && !ours:
+		err = ErrForeign
+	case err == nil && d.Nonce != nil && out.WrittenOff == 0:
 		return out, fmt.Errorf("nonce %d of %s: %w", *d.Nonce, d.Submitter, ErrNoHold)
 	}
-	return out, nil
+	return out, results.Wrap(err, "write off foreign transactions of %s", d.Submitter)
 }
 
 // ErrNotMatching reports an intent that is not held for the foreign transaction, or whose call

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,27 +77,16 @@ func (s *Store) Prepare(ctx context.Context, over int64, reason string) (mark.Ma
 	m := mark.Mark{Reason: reason}
 	paced := reason == MarkOfSweep
 	err := s.db.QueryRow(ctx, prepareMark, over, reason, paced).Scan(&m.ID, &m.Sequence, &m.At, &m.Epoch, &m.Position, &m.System, &m.Timeline, &m.Audit.Number, &m.Audit.Hash)
-	if errors.Is(err, pgx.ErrNoRows) {
-		if paced {
-			return mark.Mark{}, s.soon(ctx)
-		}
-		return mark.Mark{}, fmt.Errorf("no mark is written by a database that is not accepted: %w", mark.ErrForeign)
-	} else if err != nil {
+	foreign := fmt.Errorf("no mark is written by a database that is not accepted: %w", mark.ErrForeign)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows) && paced:
+		return mark.Mark{}, cmp.Or(RequireAccepted(ctx, s.db, foreign), mark.ErrSoon)
+	case errors.Is(err, pgx.ErrNoRows):
+		return mark.Mark{}, foreign
+	case err != nil:
 		return mark.Mark{}, fmt.Errorf("prepare a mark: %w", err)
 	}
 	return m, nil
-}
-
-// soon is the error of a sweep that prepared no mark.
-func (s *Store) soon(ctx context.Context) error {
-	var ours bool
-	if err := s.db.QueryRow(ctx, `select is_accepted_database()`).Scan(&ours); err != nil {
-		return fmt.Errorf("find out why no mark was prepared: %w", err)
-	}
-	if ours {
-		return mark.ErrSoon
-	}
-	return fmt.Errorf("no mark is written by a database that is not accepted: %w", mark.ErrForeign)
 }
 
 // AdoptMark lets a database that an operator is about to accept adopt another database's mark,

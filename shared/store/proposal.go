@@ -92,24 +92,15 @@ select p.proposal_id::text, p.seq, p.kind, p.act, p.subject, p.method, p.path, p
 // ErrTooManyProposals reports an operator who has 100 proposals open.
 var ErrTooManyProposals = errors.New("the operator has 100 open proposals")
 
+// propose has the members of a [NewProposal].
+const propose = proposalColumns + `
+  from propose_act(@Kind, @Act, @Subject, @Method, @Path, @Body, @Call, @Effect, @By, @Names, @Reason, @ValidFor) as p`
+
 // Propose stores the act. If the same operator repeats it while it is open and nothing has
 // changed, the same proposal is returned. The error wraps [ErrTooManyProposals].
 func (s *Store) Propose(ctx context.Context, n NewProposal) (Proposal, error) {
-	p, err := results.One(ctx, s.db, pgx.RowToStructByPos[Proposal], proposalColumns+` from propose_act(@kind, @act, @subject, @method, @path, @body, @call, @effect, @by, @names, @reason, make_interval(secs => @valid_for)) as p`,
-		NamedArgs{
-			"kind":      n.Kind,
-			"act":       n.Act,
-			"subject":   n.Subject,
-			"method":    n.Method,
-			"path":      n.Path,
-			"body":      n.Body,
-			"call":      n.Call,
-			"effect":    n.Effect,
-			"by":        n.By,
-			"names":     n.Names,
-			"reason":    PrintableText(n.Reason),
-			"valid_for": n.ValidFor.Seconds(),
-		})
+	n.Reason = PrintableText(n.Reason)
+	p, err := results.One(ctx, s.db, pgx.RowToStructByPos[Proposal], propose, pgx.StrictStructArgs(n))
 	if results.Refusal(err).Code == proposalsCode {
 		err = ErrTooManyProposals
 	}
@@ -209,13 +200,8 @@ func queueCarryOut(ctx context.Context, b *pgx.Batch) {
 	}
 }
 
-// Execer is a transaction, or a pool.
-type Execer interface {
-	Exec(ctx context.Context, statement string, args ...any) (pgconn.CommandTag, error)
-}
-
 // CarryOut is queueCarryOut for a transaction.
-func CarryOut(ctx context.Context, tx Execer) error {
+func CarryOut(ctx context.Context, tx results.DB) error {
 	if id := proposalOf(ctx); id != "" {
 		_, err := tx.Exec(ctx, carryOut, id)
 		return err
@@ -229,7 +215,7 @@ const ledgerWithin = 6 * time.Second
 
 // AwaitLedger makes a call to another ledger in a transaction, which may be idle for that long. Other transactions may be
 // idle for much less: see the setting database.idleInTransactionTimeout.
-func AwaitLedger(ctx context.Context, tx Execer, call func(context.Context) error) error {
+func AwaitLedger(ctx context.Context, tx results.DB, call func(context.Context) error) error {
 	if _, err := tx.Exec(ctx, `set local idle_in_transaction_session_timeout = '7s'`); err != nil {
 		return err
 	}
@@ -240,7 +226,7 @@ func AwaitLedger(ctx context.Context, tx Execer, call func(context.Context) erro
 
 // Beginner is a pool.
 type Beginner interface {
-	Execer
+	results.DB
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 

@@ -158,7 +158,7 @@ func queueCloseIncident(b *pgx.Batch, l lease.Lease, leave txmanager.ReleaseRequ
 	if f := leave.Filling; f != nil {
 		b.Queue(insertFills, l.Submitter, l.Token, Bigint(f.Below), leave.By, PrintableText(leave.Reason))
 	}
-	queueHolds(b, l, leave)
+	b.Queue(insertHolds, l.Submitter, Bigint(leave.Count), leave.Requests)
 }
 
 // openRequests are queued intents, and open payouts that are not stored.

@@ -180,7 +180,7 @@ func adjustFunding(ctx context.Context, tx pgx.Tx, a due) error {
 
 // applied records that the ledger made the adjustment. [ErrAdjusted] means that it made it for another,
 // equal order.
-func applied(ctx context.Context, db store.Execer, number int64) error {
+func applied(ctx context.Context, db results.DB, number int64) error {
 	_, err := db.Exec(ctx, `update conservation_adjustment set applied_at = clock_timestamp() where id = $1`, number)
 	if results.Refusal(err).ConstraintName == "one_adjustment_per_finding" {
 		return ErrAdjusted

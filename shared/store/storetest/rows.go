@@ -15,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/shared/check"
-	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/internal/results"
 )
 
@@ -25,7 +24,7 @@ func (b Bundle) Run(t testing.TB, statement string, args ...any) {
 	run(t, b.DB, statement, args)
 }
 
-func run(t testing.TB, db store.Execer, statement string, args []any) {
+func run(t testing.TB, db results.DB, statement string, args []any) {
 	t.Helper()
 	tag, err := db.Exec(t.Context(), statement, args...)
 	if err != nil || ((tag.Update() || tag.Insert() || tag.Delete()) && tag.RowsAffected() == 0) {
@@ -124,13 +123,8 @@ func Blocked[T any](t testing.TB, b Bundle, fragment string, call func() (T, err
 	return ended
 }
 
-// querier is a connection or a pool.
-type querier interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
 // Blocks returns the number of blocks that a statement reads in a session.
-func Blocks(t testing.TB, session querier, statement string, args ...any) int {
+func Blocks(t testing.TB, session results.DB, statement string, args ...any) int {
 	t.Helper()
 	var plan []struct {
 		Plan struct {

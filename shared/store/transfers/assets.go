@@ -3,7 +3,6 @@ package transfers
 import (
 	"context"
 	"errors"
-	"fmt"
 	"reflect"
 	"time"
 
@@ -38,14 +37,11 @@ func scanAsset(row pgx.CollectableRow) (transfer.Asset, error) {
 
 // Asset returns the asset with that name; nil if there is none.
 func (s *Store) Asset(ctx context.Context, name string) (*transfer.Asset, error) {
-	a, err := results.One(ctx, s.db, scanAsset, assetColumns+` where asset = $1`, name)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
+	found, err := results.All(ctx, s.db, scanAsset, assetColumns+` where asset = $1`, name)
+	if len(found) == 0 {
+		return nil, results.Wrap(err, "find asset %s", name)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("find asset %s: %w", name, err)
-	}
-	return &a, nil
+	return &found[0], nil
 }
 
 const putAsset = `
