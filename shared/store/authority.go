@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,29 +19,25 @@ import (
 const epochTTL = 10 * time.Second
 
 // epochCache remembers the epoch that the last load or create came with.
-type epochCache struct {
-	mu    sync.Mutex
+type epochCache struct{ kept atomic.Pointer[keptEpoch] }
+
+type keptEpoch struct {
 	epoch string
 	until time.Time // by the monotonic clock
 }
 
 func (e *epochCache) note(epoch string) {
-	if epoch == "" {
-		return
+	if epoch != "" {
+		e.kept.Store(&keptEpoch{epoch, time.Now().Add(epochTTL)})
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.epoch, e.until = epoch, time.Now().Add(epochTTL)
 }
 
 // last is the cached epoch; "" if it has expired or was never read.
 func (e *epochCache) last() string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if time.Now().After(e.until) {
-		return ""
+	if kept := e.kept.Load(); kept != nil && time.Now().Before(kept.until) {
+		return kept.epoch
 	}
-	return e.epoch
+	return ""
 }
 
 // Epoch is the database's epoch, a part of every name that leaves the deployment. The value is

@@ -83,7 +83,7 @@ var insertIntents = `
 insert into managed_tx (tx_id, submitter, request_id, caller, handler, fingerprint, trace, fencing_token, held, held_for, last_error, mac, mac_key, valid_until)
 select i.tx_id, s.submitter, i.request_id, ` + storedCaller + `, nullif(i.handler, ''), i.fingerprint, i.trace,
        (select fencing_token from submitter_lease where submitter = s.submitter), ` + heldColumns + `, ` + storedMAC + `, i.valid_until
-  from ` + OrderedRecordSet(intentColumns, 1, "i") + `
+  from ` + RecordSet(intentColumns, 1, "i") + `
   join submitter s on s.submitter = i.submitter
  cross join ` + holdCause + `
  where ` + mayPost + ` and not ` + hasPolicy + `

@@ -219,14 +219,12 @@ func (s *Store) ProceedAll(ctx context.Context, sub txmanager.Submitter, through
 	switch err = s.send(ctx, b); {
 	case errors.Is(err, pgx.ErrNoRows):
 		return all, fmt.Errorf("%s: %w", sub, ErrUnknownSubmitter)
-	case err != nil:
-		return all, fmt.Errorf("release the held intents of %s: %w", sub, err)
-	case !ours:
-		return all, fmt.Errorf("release the held intents of %s: %w", sub, ErrForeign)
-	case !known:
+	case err == nil && !ours:
+		err = ErrForeign
+	case err == nil && !known:
 		return all, fmt.Errorf("release the held intents of %s up to %s: %w", sub, through, ErrNoSuchIntent)
 	}
-	return all, nil
+	return all, results.Wrap(err, "release the held intents of %s", sub)
 }
 
 // repeated is the recorded reason if a caller's own post let an intent proceed.

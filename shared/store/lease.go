@@ -59,7 +59,7 @@ var leaseCallColumns = []RecordColumn[leaseCall]{
 // row does not count.
 var acquireOrMark = `
 with call as (
-  select i.* from ` + recordSet(leaseCallColumns, 3, "i") + `
+  select i.* from ` + RecordSet(leaseCallColumns, 3, "i") + `
 ), unlocked as materialized (
   select l.submitter
     from call i

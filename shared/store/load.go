@@ -254,9 +254,16 @@ func (s *Store) queueLoads(b *pgx.Batch, all []pendingLoad) {
 		return rows.Err()
 	})
 	if s.bumpAfter != nil {
-		queueBumpSpent(b, submitters, all)
+		var place int
+		var wei *string
+		b.Queue(bumpSpent, submitters).Query(results.Each([]any{&place, &wei}, func() {
+			all[place-1].state.BumpBudgetUsedWei = bigFromText(wei)
+		}))
 	}
-	limit := rowLimit(all)
+	var limit *int // of the rows of each statement
+	if len(all) > 1 {
+		limit = new(maxSharedRows)
+	}
 	// A lease may be acquired, renewed for one chain query, and renewed for another before the
 	// evaluation.
 	round := 3 * s.rules.Duration
@@ -277,14 +284,6 @@ func (s *Store) queueLoads(b *pgx.Batch, all []pendingLoad) {
 const maxSharedRows = 4000
 
 var errLoadIncomplete = errors.New("the load of several submitters reached its limit of rows")
-
-// rowLimit is the limit of the rows of each statement of a load; nil: none.
-func rowLimit(all []pendingLoad) *int {
-	if len(all) == 1 {
-		return nil
-	}
-	return new(maxSharedRows)
-}
 
 func (s *Store) scanSubmitter(row pgx.Row, all []pendingLoad) error {
 	var w txmanager.SubmitterState
@@ -426,14 +425,6 @@ select u.place, (
          from tx_version
         where submitter = u.submitter and extra_wei is not null and created_at > (select clock_timestamp() - interval '24 hours'))
   from ` + members
-
-func queueBumpSpent(b *pgx.Batch, submitters []txmanager.Submitter, all []pendingLoad) {
-	var place int
-	var wei *string
-	b.Queue(bumpSpent, submitters).Query(results.Each([]any{&place, &wei}, func() {
-		all[place-1].state.BumpBudgetUsedWei = bigFromText(wei)
-	}))
-}
 
 // tx is the transaction of a row, loaded at now.
 func (r *txRow) tx(sub txmanager.Submitter, now time.Time) (txmanager.Tx, error) {

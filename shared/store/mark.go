@@ -29,16 +29,12 @@ func (s *Store) Evaluate(ctx context.Context, seen mark.Observed) (mark.Verdict,
 	case known:
 		return mark.Held, nil
 	case held:
-		return mark.Held, s.sawMark(ctx, seen)
+		_, err = s.db.Exec(ctx, `select record_mark($1, $2)`, seen.ID, seen.Generation)
+		return mark.Held, results.Wrap(err, "record the mark as seen")
 	case seen.Generation <= latest:
 		return mark.Older, nil
 	}
 	return mark.Foreign, s.notHolding(ctx, seen)
-}
-
-func (s *Store) sawMark(ctx context.Context, seen mark.Observed) error {
-	_, err := s.db.Exec(ctx, `select record_mark($1, $2)`, seen.ID, seen.Generation)
-	return results.Wrap(err, "record the mark as seen")
 }
 
 func (s *Store) notHolding(ctx context.Context, seen mark.Observed) error {

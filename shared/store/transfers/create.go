@@ -38,7 +38,7 @@ insert into transfers_tb as t (req_id, cid, user_id, asset_id, amount, precision
        payout_submitter, payout_chain_id, payout_token, payout_address, payout_base_units, payout_payload)
 select r.req_id, nullif(r.cid, ''), r.user_id, a.asset_id, r.amount, a.precision, r.type, case r.type when 2 then 2 else 1 end,
        p.submitter, p.chain_id, p.token, p.address, p.base_units, p.payload
-  from ` + store.OrderedRecordSet(creationColumns, 0, "r") + `
+  from ` + store.RecordSet(creationColumns, 0, "r") + `
   join assets_tb a on a.asset = r.asset
   left join lateral (select nullif(r.payer, '') as submitter, r.chain_id, nullif(r.token, '') as token, r.address,
                             r.base_units, r.payload::jsonb as payload) as p on r.type = 3
