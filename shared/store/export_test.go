@@ -16,17 +16,8 @@ import (
 // [Open] gives each of them.
 func (s *Store) Raw(ctx context.Context) (*pgxpool.Conn, error) { return s.db.Acquire(ctx) }
 
-// Tx is [Store.TxWaiting] without why the transaction waits.
-func (s *Store) Tx(ctx context.Context, txID string, v Viewer) (Record, error) {
-	r, _, err := s.TxWaiting(ctx, txID, v)
-	return r, err
-}
-
-// TxByRequest is [Store.TxWaitingByRequest] without why the transaction waits.
-func (s *Store) TxByRequest(ctx context.Context, sub txmanager.Submitter, requestID string, v Viewer) (Record, error) {
-	r, _, err := s.TxWaitingByRequest(ctx, sub, requestID, v)
-	return r, err
-}
+// RecordOf is what [Store.TxWaiting] and [Store.TxWaitingByRequest] return, without why the transaction waits.
+func RecordOf(r Record, _ *Waiting, err error) (Record, error) { return r, err }
 
 // CreateTogether returns the results of creates that share one round trip.
 func (s *Store) CreateTogether(ctx context.Context, intents []Intent, bound int) []Created {

@@ -38,7 +38,7 @@ update protect_incident
 // subState is what a caller sees of an intent.
 func subState(t testing.TB, db storetest.Bundle, txID string) string {
 	t.Helper()
-	r := check.Value(db.Tx(t.Context(), txID, shop))(t)
+	r := check.Value(store.RecordOf(db.TxWaiting(t.Context(), txID, shop)))(t)
 	if r.SubState == nil {
 		return ""
 	}
@@ -64,7 +64,7 @@ func TestAcceptanceHoldsTheQueue(t *testing.T) {
 	for _, id := range []string{first.TxID, second.TxID} {
 		check.Equal(t, fmt.Sprintf("sub-state of %s", id), subState(t, db, id), "HELD")
 	}
-	r, err := db.Tx(t.Context(), first.TxID, shop)
+	r, _, err := db.TxWaiting(t.Context(), first.TxID, shop)
 	if err != nil || r.LastError == nil || !strings.HasPrefix(*r.LastError, "held: ") {
 		t.Errorf("last error: got %+v, %v; want why it is held", r.LastError, err)
 	}

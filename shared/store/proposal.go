@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -121,13 +120,7 @@ const (
 // Proposal reads one proposal. The error wraps [ErrUnknownProposal].
 func (s *Store) Proposal(ctx context.Context, id string) (Proposal, error) {
 	p, err := results.One(ctx, s.db, pgx.RowToStructByPos[Proposal], oneProposal, id)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return p, fmt.Errorf("%s: %w", id, ErrUnknownProposal)
-	case err != nil:
-		return p, fmt.Errorf("read proposal %s: %w", id, err)
-	}
-	return p, nil
+	return p, results.Wrap(results.Missing(err, ErrUnknownProposal), "read proposal %s", id)
 }
 
 // Proposals lists up to limit proposals, the newest first, below the number given;

@@ -27,7 +27,7 @@ select ` + newTxID + `, $1, r.name, '', sha256('recorded'), $2
 // The cursor moves to that count.
 const fillDisplaced = `
 with named as (
-  select * from jsonb_to_recordset($5::jsonb) as r (nonce bigint, request text)
+  select nonce, "requestId" as request from jsonb_to_recordset($5::jsonb) as r (nonce bigint, "requestId" text)
 ), gap as (
   select n as nonce, nullif(n, s.start_nonce) - 1 as prev_nonce
     from submitter s
@@ -82,8 +82,8 @@ update submitter_nonce_cursor
 // left the queue meanwhile, or was matched with another nonce.
 const checkNamedRequests = `
 select 1 / (case when count(*) = jsonb_array_length($2::jsonb) then 1 else 0 end)
-  from jsonb_to_recordset($2::jsonb) as r (nonce bigint, request text)
-  join managed_tx m on m.submitter = $1 and m.request_id = r.request and m.recorded_nonce = r.nonce and not m.queued`
+  from jsonb_to_recordset($2::jsonb) as r (nonce bigint, "requestId" text)
+  join managed_tx m on m.submitter = $1 and m.request_id = r."requestId" and m.recorded_nonce = r.nonce and not m.queued`
 
 // holdIdentity keeps the database from being distrusted, and so from being accepted anew,
 // before the commit. sameIdentity refuses the whole release, by a division by zero, if the
@@ -136,24 +136,18 @@ func queueCloseIncident(b *pgx.Batch, l lease.Lease, leave txmanager.ReleaseRequ
 	if leave.Mode != txmanager.Resync {
 		return
 	}
-	type pair struct {
-		Nonce   uint64 `json:"nonce"`
-		Request string `json:"request"`
-	}
 	var lost []string
-	pairs := []pair{}
 	for _, n := range leave.EndedRequests {
 		if n.TxID == "" {
 			lost = append(lost, n.RequestID)
 		}
-		pairs = append(pairs, pair{n.Nonce, n.RequestID})
 	}
 	if len(lost) > 0 {
 		b.Queue(insertNamed, l.Submitter, l.Token, lost)
 	}
-	b.Queue(fillDisplaced, l.Submitter, l.Token, Bigint(leave.Count), leave.By, pairs)
-	if len(pairs) > 0 {
-		b.Queue(checkNamedRequests, l.Submitter, pairs)
+	b.Queue(fillDisplaced, l.Submitter, l.Token, Bigint(leave.Count), leave.By, leave.EndedRequests)
+	if len(leave.EndedRequests) > 0 {
+		b.Queue(checkNamedRequests, l.Submitter, leave.EndedRequests)
 	}
 	if f := leave.Filling; f != nil {
 		b.Queue(insertFills, l.Submitter, l.Token, Bigint(f.Below), leave.By, PrintableText(leave.Reason))

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 )
 
 // keeperScript runs as the parent of Postgres. Its standard input is a pipe whose other end only this
@@ -90,19 +92,18 @@ func (k *keeper) order(ctx context.Context, line string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	name, _, _ := strings.Cut(line, " ")
-	if _, err := k.orders.WriteString(line + "\n"); errors.Is(err, os.ErrClosed) {
-		return fmt.Errorf("%s: %w", name, errStopped)
-	} else if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	_, err := k.orders.WriteString(line + "\n")
+	if errors.Is(err, os.ErrClosed) {
+		err = errStopped
 	}
-	status, err := k.answer(ctx)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	status := "0"
+	if err == nil {
+		status, err = k.answer(ctx)
 	}
-	if status != "0" {
-		return fmt.Errorf("%s: exit status %s, and the log ends with:\n%s", name, status, k.logEnd())
+	if err == nil && status != "0" {
+		err = fmt.Errorf("exit status %s, and the log ends with:\n%s", status, k.logEnd())
 	}
-	return nil
+	return results.Wrap(err, "%s", name)
 }
 
 // answer reads one line. The caller holds mu.

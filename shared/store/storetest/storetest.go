@@ -115,11 +115,7 @@ func URL(t testing.TB) string {
 // shared is the cluster of this process.
 func shared(t testing.TB) *pgcluster.Cluster {
 	t.Helper()
-	cluster, err := pgcluster.Shared()
-	if err != nil {
-		t.Fatalf("a Postgres for tests: %v", err)
-	}
-	return cluster
+	return check.Value(pgcluster.Shared())(t)
 }
 
 func makeTemplate(t testing.TB, cluster *pgcluster.Cluster) {
