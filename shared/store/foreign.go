@@ -75,10 +75,6 @@ func foreignBatch(l lease.Lease, all []txmanager.ForeignTransaction) *pgx.Batch 
 	var hashes []string
 	for _, f := range all {
 		nonces, hashes = append(nonces, Bigint(f.Nonce)), append(hashes, f.Tx.Hash.String())
-		var to *string
-		if f.Tx.To != nil {
-			to = new(f.Tx.To.String())
-		}
 		b.Queue(insertForeign, NamedArgs{
 			"submitter":    l.Submitter,
 			"nonce":        Bigint(f.Nonce),
@@ -86,7 +82,7 @@ func foreignBatch(l lease.Lease, all []txmanager.ForeignTransaction) *pgx.Batch 
 			"tx_hash":      f.Tx.Hash.String(),
 			"block_number": Bigint(f.Tx.BlockNumber),
 			"block_hash":   f.Tx.BlockHash.String(),
-			"to_address":   to,
+			"to_address":   f.Tx.To,
 			"value_wei":    f.Tx.ValueWei,
 			"data":         f.Tx.Data,
 			"call_digest":  f.CallDigest[:],

@@ -11,6 +11,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -109,7 +110,6 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	cfg.MaxConnIdleTime = 5 * time.Minute
 	cfg.PingTimeout = 2 * time.Second
 	cfg.ConnConfig.ConnectTimeout = 3 * time.Second
-	cfg.ConnConfig.RuntimeParams["fencepost.events"] = string(o.Events)
 	cfg.ConnConfig.Tracer = Tracer{o.OnEvents}
 	if o.OnEvents != nil {
 		cfg.ConnConfig.OnNotice = notice
@@ -119,24 +119,23 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		cfg.ConnConfig.DialFunc = o.Dial
 		cfg.ConnConfig.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
 	}
-	for name, d := range map[string]time.Duration{
-		"statement_timeout":                   o.StatementTimeout,
-		"lock_timeout":                        o.LockTimeout,
-		"idle_in_transaction_session_timeout": o.IdleInTransactionTimeout,
-	} {
-		cfg.ConnConfig.RuntimeParams[name] = strconv.FormatInt(d.Milliseconds(), 10)
-	}
-	// A peer that vanished is noticed well within a lease.
-	cfg.ConnConfig.RuntimeParams["tcp_keepalives_idle"] = "3"
-	cfg.ConnConfig.RuntimeParams["tcp_keepalives_interval"] = "1"
-	cfg.ConnConfig.RuntimeParams["tcp_keepalives_count"] = "3"
-	cfg.ConnConfig.RuntimeParams["application_name"] = "fencepost"
-	// Every statement has a key, so the plan is the same for any number of rows. A plan made
-	// while a table or partition was empty must not scan it once it has grown. JIT compilation
-	// never pays off.
-	cfg.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
-	cfg.ConnConfig.RuntimeParams["enable_seqscan"] = "off"
-	cfg.ConnConfig.RuntimeParams["jit"] = "off"
+	milliseconds := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+	maps.Copy(cfg.ConnConfig.RuntimeParams, map[string]string{
+		"application_name": "fencepost",
+		"fencepost.events": string(o.Events),
+
+		"statement_timeout":                   milliseconds(o.StatementTimeout),
+		"lock_timeout":                        milliseconds(o.LockTimeout),
+		"idle_in_transaction_session_timeout": milliseconds(o.IdleInTransactionTimeout),
+
+		// A peer that vanished is noticed well within a lease.
+		"tcp_keepalives_idle": "3", "tcp_keepalives_interval": "1", "tcp_keepalives_count": "3",
+
+		// Every statement has a key, so the plan is the same for any number of rows. A plan made
+		// while a table or partition was empty must not scan it once it has grown. JIT compilation
+		// never pays off.
+		"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off",
+	})
 	db, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)

@@ -93,10 +93,7 @@ const byReqID = transferColumns + `
 // Load implements [transfer.Store].
 func (s *Store) Load(ctx context.Context, reqID string) (transfer.Transfer, error) {
 	t, err := results.One(ctx, s.db, scanTransfer, byReqID, reqID)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return t, fmt.Errorf("transfer %s: %w", reqID, transfer.ErrNotFound)
-	}
-	return t, results.Wrap(err, "load transfer %s", reqID)
+	return t, results.Wrap(results.Missing(err, transfer.ErrNotFound), "load transfer %s", reqID)
 }
 
 // Find returns the user's transfer. The error wraps [transfer.ErrNotFound] if there is none, or it is
@@ -108,16 +105,11 @@ func (s *Store) Find(ctx context.Context, reqID string, userID int64) (transfer.
 	b := new(pgx.Batch)
 	b.Queue(`select is_accepted_database()`).QueryRow(results.Scan(&ours))
 	b.Queue(byReqID+` and t.user_id = $2`, reqID, userID).Query(results.Only(&t, scanTransfer))
-	err := s.send(ctx, b)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows) && !ours:
-		return t, fmt.Errorf("transfer %s: %w", reqID, transfer.ErrForeign)
-	case errors.Is(err, pgx.ErrNoRows):
-		return t, fmt.Errorf("transfer %s: %w", reqID, transfer.ErrNotFound)
-	case err != nil:
-		return t, fmt.Errorf("find transfer %s: %w", reqID, err)
+	err := results.Missing(s.send(ctx, b), transfer.ErrNotFound)
+	if errors.Is(err, transfer.ErrNotFound) && !ours {
+		err = transfer.ErrForeign
 	}
-	return t, nil
+	return t, results.Wrap(err, "find transfer %s", reqID)
 }
 
 // untouched is true if INIT of transfer f proves that no ledger was called. In a restored copy that is
