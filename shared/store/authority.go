@@ -34,7 +34,7 @@ func (e *epochCache) note(epoch string) {
 
 // last is the cached epoch; "" if it has expired or was never read.
 func (e *epochCache) last() string {
-	if kept := e.kept.Load(); kept != nil && time.Now().Before(kept.until) {
+	if kept := e.kept.Load(); kept != nil && !time.Now().After(kept.until) {
 		return kept.epoch
 	}
 	return ""
