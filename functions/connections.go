@@ -36,7 +36,7 @@ func (a *App) openStore(ctx context.Context) (err error) {
 	o := store.Options{
 		URL: db.URL.Reveal(), Dial: dial, MaxConns: int(db.MaxConns), Lease: leaseRules(a.config.Lease),
 		StatementTimeout: db.StatementTimeout, LockTimeout: db.LockTimeout,
-		IdleInTransactionTimeout: db.IdleInTransactionTimeout, StuckAfter: a.config.Stuck.After, Tracer: store.Costs{},
+		IdleInTransactionTimeout: db.IdleInTransactionTimeout, StuckAfter: a.config.Stuck.After,
 		Events: eventMode(a.config.Events), OnEvents: serve.LogEvents(a.base.Log),
 		GasBumpAfter: bumpAfter(a.config.GasBump), AnyCaller: !a.config.Auth.OpenIssuer, Strict: a.config.Nonce.Strict,
 		AcquireWait: a.config.Advance.BatchWait, BlockTime: slowest.BlockTime,

@@ -39,7 +39,7 @@ func (a *TransferServer) listTransfers(r *http.Request, q map[string]string) (ou
 	return serve.List{Name: "transfers", Rows: listed, Next: serve.PageToken(next, serve.TransferPlace)}, err
 }
 
-func transferQuery(q map[string]string) (query transfers.AllQuery, err error) {
+func transferQuery(q map[string]string) (query transfers.ListQuery, err error) {
 	query.Asset = q["asset"]
 	if query.State, err = usertransfers.StateOf(q["state"]); err != nil {
 		return query, err

@@ -32,7 +32,7 @@ func (a *Server) sweepTransfers(ctx context.Context, out *sweepResponse) error {
 			a.Points.At("transfer.swept")
 		}
 		out.Transfers += len(found)
-		failures = append(failures, enqueueEach(ctx, out, work{"step", "transfers"}, found, func(d transfers.Due) (bool, error) { return a.Tasks.SweepTransfer(ctx, d.ReqID, began) }))
+		failures = append(failures, enqueueEach(ctx, out, work{"step", "transfers"}, found, func(reqID string) (bool, error) { return a.Tasks.SweepTransfer(ctx, reqID, began) }))
 		if len(found) < maxDueTransfers {
 			break
 		}

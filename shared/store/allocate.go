@@ -20,7 +20,7 @@ import (
 var allocateTxs = `
 with want as (
   select *, row_number() over (partition by submitter order by place) as wanted
-    from ` + OrderedRecordSet(allocationColumns, 0, "w") + `
+    from ` + RecordSet(allocationColumns, 0, "w") + `
    where ` + isHeld + `
 ), locked as (
   select w.*, m.valid_until

@@ -190,12 +190,8 @@ func (s *Store) attentionArgs(l AttentionLimits) NamedArgs {
 	for i, w := range l.Waits {
 		chains[i], causes[i], limits[i] = w.Chain, string(w.Cause), w.Limit
 	}
-	kinds := make([]string, 0, len(AttentionKinds()))
-	for _, kind := range AttentionKinds() {
-		kinds = append(kinds, string(kind))
-	}
 	return NamedArgs{
-		"strict": s.opts.Strict, "kinds": kinds, "chains": chains, "causes": causes, "limits": limits, "endpoints": append([]string{}, l.Endpoints...),
+		"strict": s.opts.Strict, "kinds": AttentionKinds(), "chains": chains, "causes": causes, "limits": limits, "endpoints": append([]string{}, l.Endpoints...),
 		"pendingLimit": l.Transfers.PendingLimit, "payoutLimit": l.Transfers.PayoutLimit, "refundLimit": l.Transfers.RefundLimit,
 	}
 }

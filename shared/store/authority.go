@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,29 +19,25 @@ import (
 const epochTTL = 10 * time.Second
 
 // epochCache remembers the epoch that the last load or create came with.
-type epochCache struct {
-	mu    sync.Mutex
+type epochCache struct{ kept atomic.Pointer[keptEpoch] }
+
+type keptEpoch struct {
 	epoch string
 	until time.Time // by the monotonic clock
 }
 
 func (e *epochCache) note(epoch string) {
-	if epoch == "" {
-		return
+	if epoch != "" {
+		e.kept.Store(&keptEpoch{epoch, time.Now().Add(epochTTL)})
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.epoch, e.until = epoch, time.Now().Add(epochTTL)
 }
 
 // last is the cached epoch; "" if it has expired or was never read.
 func (e *epochCache) last() string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if time.Now().After(e.until) {
-		return ""
+	if kept := e.kept.Load(); kept != nil && !time.Now().After(kept.until) {
+		return kept.epoch
 	}
-	return e.epoch
+	return ""
 }
 
 // Epoch is the database's epoch, a part of every name that leaves the deployment. The value is
@@ -69,17 +65,21 @@ func (s *Store) NameEpoch(sub txmanager.Submitter) string {
 // is not trusted until an operator has reconciled it with the chain.
 const protectAll = `select protect_all()`
 
-// distrustDatabase protects every submitter of a database that was not accepted.
-func (s *Store) distrustDatabase(ctx context.Context) error {
-	_, err := s.db.Exec(ctx, protectAll)
-	return results.Wrap(err, "protect every submitter of a foreign database")
-}
-
 // ProtectRestored opens PROTECT on every submitter of a database that was not accepted, also where no
 // submitter has work whose load would open it. It changes nothing in the accepted database.
 func (s *Store) ProtectRestored(ctx context.Context) error {
 	_, err := s.db.Exec(ctx, protectAll+` where not is_accepted_database()`)
 	return results.Wrap(err, "protect every submitter of a restored database")
+}
+
+// RequireAccepted returns the error foreign unless the database is the accepted one.
+func RequireAccepted(ctx context.Context, db results.DB, foreign error) error {
+	var ours bool
+	err := db.QueryRow(ctx, `select is_accepted_database()`).Scan(&ours)
+	if err == nil && !ours {
+		err = foreign
+	}
+	return err
 }
 
 // ErrDatabaseAccepted reports an acceptance of a database that is the accepted database
@@ -122,24 +122,8 @@ select system_identifier, timeline_id, $1, $2 from accepted`
 // see [Store.Proceed]. The error wraps [ErrDatabaseAccepted] if there is nothing to accept, and
 // [ErrNumbersAhead] if the cluster's transaction numbers must be advanced first.
 func (s *Store) AcceptDatabase(ctx context.Context, by, reason string) error {
-	return s.Accept(ctx, Acceptance{By: by, Reason: reason})
-}
-
-// Acceptance is an operator's statement that a database is the accepted database.
-type Acceptance struct {
-	By, Reason string
-
-	// Planned is true if the database was moved as planned and has all that was ever
-	// committed. Its queue is not held. False means that it was restored, or may have been.
-	Planned bool
-}
-
-// Accept is [Store.AcceptDatabase] for a database that may have been moved as planned.
-func (s *Store) Accept(ctx context.Context, a Acceptance) error {
-	if !a.Planned {
-		if err := s.holdAllQueued(ctx); err != nil {
-			return err
-		}
+	if err := s.holdAllQueued(ctx); err != nil {
+		return err
 	}
 	var accepted bool
 	var last string
@@ -147,10 +131,8 @@ func (s *Store) Accept(ctx context.Context, a Acceptance) error {
 	queueCarryOut(ctx, b)
 	b.Queue(protectAll)
 	b.Queue(`select coalesce(a.tx, '') from (` + ahead + `) as a where not is_accepted_database()`).QueryRow(results.Maybe(&last))
-	if !a.Planned {
-		b.Queue(holdQueued, "", holdRest)
-	}
-	b.Queue(acceptDatabase, a.By, a.Reason).Exec(results.Any(&accepted))
+	b.Queue(holdQueued, "", holdRest)
+	b.Queue(acceptDatabase, by, reason).Exec(results.Any(&accepted))
 	if err := s.send(ctx, b); err != nil {
 		return fmt.Errorf("accept the database: %w", err)
 	}

@@ -109,7 +109,7 @@ func TestDiagnosisIsKept(t *testing.T) {
 		write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
 	}
 	var shown txmanager.Diagnosis
-	check.OK(t)(json.Unmarshal(check.Value(db.TxByRequest(t.Context(), alice, "1", operator))(t).Mempool, &shown))
+	check.OK(t)(json.Unmarshal(check.Value(store.RecordOf(db.TxWaitingByRequest(t.Context(), alice, "1", operator)))(t).Mempool, &shown))
 	check.Same(t, "as an operator sees it", shown, want)
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -14,10 +15,11 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// cache remembers what holds of some keys. A full one is emptied. The zero cache is empty.
+// cache remembers what holds of some keys. A full one is emptied. The zero cache is empty, and remembers for ever.
 type cache[Key comparable] struct {
-	mu   sync.Mutex
-	seen map[Key]bool
+	mu    sync.Mutex
+	seen  map[Key]time.Time
+	lasts time.Duration // of an entry; 0: for ever
 }
 
 // maxCached is the largest number of entries of one cache.
@@ -26,7 +28,8 @@ const maxCached = 10_000
 func (c *cache[Key]) has(k Key) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.seen[k]
+	at, ok := c.seen[k]
+	return ok && (c.lasts == 0 || time.Since(at) < c.lasts)
 }
 
 // note adds the key if it holds, and otherwise removes it.
@@ -38,9 +41,9 @@ func (c *cache[Key]) note(k Key, holds bool) {
 		return
 	}
 	if c.seen == nil || len(c.seen) >= maxCached {
-		c.seen = make(map[Key]bool)
+		c.seen = make(map[Key]time.Time)
 	}
-	c.seen[k] = true
+	c.seen[k] = time.Now()
 }
 
 // nameEpochCache has the name epochs of submitters, as the last load or create returned them.

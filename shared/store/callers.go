@@ -249,10 +249,7 @@ func (s *Store) PutCallers(ctx context.Context, c CallersChange) (token int64, c
 		_, err = tx.Exec(ctx, changeCallers, c.Submitter, after.listed, after.succeeded, before.listed, c.By, PrintableText(c.Reason), succeeds)
 		return err
 	})
-	if err != nil {
-		return 0, false, fmt.Errorf("change the callers of %s: %w", c.Submitter, err)
-	}
-	return token, changed, nil
+	return token, changed, results.Wrap(err, "change the callers of %s", c.Submitter)
 }
 
 // errSame ends a transaction that has nothing to change.

@@ -119,8 +119,8 @@ func seen(t *testing.T, db storetest.Bundle, txIDs map[string]string, names ...s
 	found = requestIDs(page)
 	slices.Sort(found)
 	for name, id := range txIDs {
-		_, err := db.Tx(t.Context(), id, v)
-		_, byRequest := db.TxByRequest(t.Context(), alice, name, v)
+		_, _, err := db.TxWaiting(t.Context(), id, v)
+		_, _, byRequest := db.TxWaitingByRequest(t.Context(), alice, name, v)
 		_, _, after := db.List(t.Context(), store.ListQuery{Submitter: alice, After: id, Size: 100}, v)
 		want := slices.Contains(found, name)
 		if (err == nil) != want || (byRequest == nil) != want || (after == nil) != want {

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
@@ -28,25 +29,15 @@ func each[Record, Value any](records []Record, value func(*Record) Value) []Valu
 	return all
 }
 
-// recordSet is a "from" item: the records as rows, from the parameters that [RecordArrays] appends. The
-// planner expects few rows of unnest, and so uses an index; of json_to_recordset it expects many.
-func recordSet[Record any](columns []RecordColumn[Record], parametersBefore int, alias string) string {
-	parameters, names := parametersOf(columns, parametersBefore)
-	return `unnest(` + parameters + `) as ` + alias + ` (` + names + `)`
-}
-
-// OrderedRecordSet is [recordSet] with the place of each record, from 1 on.
-func OrderedRecordSet[Record any](columns []RecordColumn[Record], parametersBefore int, alias string) string {
-	parameters, names := parametersOf(columns, parametersBefore)
-	return `unnest(` + parameters + `) with ordinality as ` + alias + ` (` + names + `, place)`
-}
-
-func parametersOf[Record any](columns []RecordColumn[Record], before int) (parameters, names string) {
+// RecordSet is a "from" item: the records as rows, from the parameters that [RecordArrays] appends, each with its place
+// from 1 on. The planner expects few rows of unnest, and so uses an index; of json_to_recordset it expects many.
+func RecordSet[Record any](columns []RecordColumn[Record], parametersBefore int, alias string) string {
+	parameters, names := "", ""
 	for i, c := range columns {
-		parameters += fmt.Sprintf(", $%d::%s[]", before+i+1, c.pgType)
-		names += ", " + c.name
+		parameters += fmt.Sprintf("$%d::%s[], ", parametersBefore+i+1, c.pgType)
+		names += c.name + ", "
 	}
-	return parameters[2:], names[2:]
+	return `unnest(` + strings.TrimSuffix(parameters, ", ") + `) with ordinality as ` + alias + ` (` + names + `place)`
 }
 
 // RecordArrays appends the records' values, one array for each column.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/big"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store/internal/results"
@@ -79,7 +77,7 @@ func (s *Store) commitAlone(ctx context.Context, c *fencedCommit) (txmanager.Com
 
 // refusedRetired is [ErrRetired] if the database refused a new transaction of a retired submitter; otherwise err.
 func refusedRetired(err error) error {
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.ConstraintName == "retired_takes_no_work" {
+	if results.Refusal(err).ConstraintName == "retired_takes_no_work" {
 		return ErrRetired
 	}
 	return err
@@ -177,7 +175,7 @@ const waitOver = `wait_cause = null, waiting_since = null, `
 // or with a receipt, fails the whole commit by a division by zero.
 var storeVersion = `
 with w as (
-  select * from ` + recordSet(versionColumns, 0, "w") + ` where ` + isHeld + `
+  select * from ` + RecordSet(versionColumns, 0, "w") + ` where ` + isHeld + `
 ), signed as (
   update managed_tx m
      set state = 'SUBMITTED', sub_state = null, tx_hash = w.tx_hash,
@@ -219,7 +217,7 @@ var countFees = `
 insert into submitter_fee (submitter, number, at, tx_id, added_wei, total_wei)
 select w.submitter, coalesce(last.number, 0) + row_number() over later, greatest(clock_timestamp(), last.at), w.tx_id, w.added_wei,
        coalesce(last.total_wei, 0) + sum(w.added_wei) over later
-  from ` + OrderedRecordSet(feeColumns, 0, "w") + `
+  from ` + RecordSet(feeColumns, 0, "w") + `
   join managed_tx m on m.tx_id = w.tx_id and m.fencing_token = w.token and m.nonce is not null
   left join lateral (select * from submitter_fee where submitter = w.submitter order by number desc limit 1) as last on true
  where ` + isHeld + `
@@ -243,7 +241,7 @@ update submitter_nonce_cursor c
        final_blocks = coalesce(w.final_blocks::jsonb, c.final_blocks), blocked_callers = coalesce(w.blocked::jsonb, c.blocked_callers),
        suspected_violation = case when w.cleared then null else coalesce(w.suspicion::jsonb, c.suspected_violation) end,
        fencing_token = w.token, updated_at = clock_timestamp()
-  from ` + recordSet(cursorColumns, 0, "w") + `
+  from ` + RecordSet(cursorColumns, 0, "w") + `
   left join lateral (select nonce, tx_id from managed_tx where submitter = w.submitter and open order by nonce limit 1) as low on true
  where c.submitter = w.submitter and ` + isHeld + ``
 
@@ -279,8 +277,7 @@ func queueIncident(b *pgx.Batch, l lease.Lease, c txmanager.CursorChange) {
 		queueCloseIncident(b, l, *c.CloseIncident)
 	}
 	if c.OpenIncident != nil {
-		evidence, _ := json.Marshal(c.OpenIncident) // plain fields: cannot fail
-		b.Queue(openIncident, l.Submitter, evidence)
+		b.Queue(openIncident, l.Submitter, c.OpenIncident)
 	}
 }
 

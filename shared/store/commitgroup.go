@@ -110,7 +110,7 @@ func (s *Store) answerCommits(ctx context.Context, calls []*fencedCommit) []batc
 var lockLeases = `
 with locked as (
   select l.submitter, l.fencing_token, l.expires_at
-    from ` + OrderedRecordSet(fenceColumns, 0, "w") + `
+    from ` + RecordSet(fenceColumns, 0, "w") + `
     join submitter_lease l on l.submitter = w.submitter and l.owner_node = w.owner and l.fencing_token = w.token
    order by w.place
      for no key update of l skip locked

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,7 +83,7 @@ var insertIntents = `
 insert into managed_tx (tx_id, submitter, request_id, caller, handler, fingerprint, trace, fencing_token, held, held_for, last_error, mac, mac_key, valid_until)
 select i.tx_id, s.submitter, i.request_id, ` + storedCaller + `, nullif(i.handler, ''), i.fingerprint, i.trace,
        (select fencing_token from submitter_lease where submitter = s.submitter), ` + heldColumns + `, ` + storedMAC + `, i.valid_until
-  from ` + OrderedRecordSet(intentColumns, 1, "i") + `
+  from ` + RecordSet(intentColumns, 1, "i") + `
   join submitter s on s.submitter = i.submitter
  cross join ` + holdCause + `
  where ` + mayPost + ` and not ` + hasPolicy + `
@@ -154,8 +155,8 @@ func (s *Store) Create(ctx context.Context, in Intent, queueBound int) (StoredIn
 	if err := s.mark(ctx, &in); err != nil {
 		return StoredIntent{}, fmt.Errorf("store intent %s of %s: %w", in.RequestID, in.Submitter, err)
 	}
-	got, err := s.create(ctx, in, queueBound)
-	return got.StoredIntent, results.Wrap(err, "store intent %s of %s", in.RequestID, in.Submitter)
+	got, err := s.creates.Finish(ctx, pendingCreate{in, queueBound}) // of a round trip that may store it: the caller enqueues the task
+	return got.StoredIntent, results.Wrap(cmp.Or(err, got.Err), "store intent %s of %s", in.RequestID, in.Submitter)
 }
 
 // CreateAll is [Store.Create] for many intents: begin, insert, commit, read, in one round trip
@@ -246,13 +247,7 @@ func submittersOf(records []intentRecord) []string {
 
 // placed are the records that may be stored.
 func (c creation) placed() []intentRecord {
-	var placed []intentRecord
-	for _, r := range c.records {
-		if r.placed {
-			placed = append(placed, r)
-		}
-	}
-	return placed
+	return slices.DeleteFunc(slices.Clone(c.records), func(r intentRecord) bool { return !r.placed })
 }
 
 // answerAll turns the found rows into results. It posts an intent again if its submitter was
@@ -272,7 +267,7 @@ func (s *Store) answerAll(ctx context.Context, all []Intent, c creation) ([]Crea
 		}
 	}
 	if slices.ContainsFunc(c.found, func(f foundIntent) bool { return f.registered && !f.ours }) {
-		if err := s.distrustDatabase(ctx); err != nil {
+		if err := s.ProtectRestored(ctx); err != nil {
 			return nil, err
 		}
 	}

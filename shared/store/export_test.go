@@ -16,6 +16,9 @@ import (
 // [Open] gives each of them.
 func (s *Store) Raw(ctx context.Context) (*pgxpool.Conn, error) { return s.db.Acquire(ctx) }
 
+// RecordOf is what [Store.TxWaiting] and [Store.TxWaitingByRequest] return, without why the transaction waits.
+func RecordOf(r Record, _ *Waiting, err error) (Record, error) { return r, err }
+
 // CreateTogether returns the results of creates that share one round trip.
 func (s *Store) CreateTogether(ctx context.Context, intents []Intent, bound int) []Created {
 	all, results := make([]pendingCreate, len(intents)), make([]Created, len(intents))

@@ -28,17 +28,13 @@ select last.tx_id, last.nonce, last.tx_hash, (last.receipt ->> 'succeeded')::boo
 
 // FinalTransactions implements [txmanager.Store].
 func (s *Store) FinalTransactions(ctx context.Context, sub txmanager.Submitter, blocks []txmanager.Hash) ([]txmanager.FinalTx, error) {
-	hashes := make([]string, len(blocks))
-	for i, h := range blocks {
-		hashes[i] = h.String()
-	}
 	all, err := results.All(ctx, s.db, func(row pgx.CollectableRow) (f txmanager.FinalTx, err error) {
 		err = row.Scan(&f.ID, &f.Nonce, hashText{&f.Hash}, &f.Succeeded, &f.Raw)
 		if err == nil && f.Raw == nil {
 			err = errArchived(f.ID)
 		}
 		return f, err
-	}, finals, sub, hashes)
+	}, finals, sub, each(blocks, func(h *txmanager.Hash) string { return h.String() }))
 	return all, results.Wrap(err, "read final transactions of %s", sub)
 }
 

@@ -137,7 +137,7 @@ func (f TxFilter) fits(r FoundTx) bool {
 
 // query is the statement that finds the rows by an index, with its arguments.
 func (f TxFilter) query() (statement string, args []any, err error) {
-	after, limit := nullable(f.After), f.Size+1
+	after, limit := textOrNull(f.After), f.Size+1
 	switch {
 	case f.Hash != "":
 		return findHash, []any{f.Hash}, nil
@@ -159,7 +159,7 @@ func (f TxFilter) query() (statement string, args []any, err error) {
 	return f.byState(after, limit)
 }
 
-func (f TxFilter) byRequest(after any, limit int) (statement string, args []any, err error) {
+func (f TxFilter) byRequest(after *string, limit int) (statement string, args []any, err error) {
 	switch {
 	case f.Submitter != "":
 		return findRequest, []any{nil, f.RequestID, f.Submitter, 1}, nil
@@ -169,7 +169,7 @@ func (f TxFilter) byRequest(after any, limit int) (statement string, args []any,
 	return findRequest, []any{after, f.RequestID, "", limit}, nil
 }
 
-func (f TxFilter) byCause(after any, limit int) (statement string, args []any, err error) {
+func (f TxFilter) byCause(after *string, limit int) (statement string, args []any, err error) {
 	switch {
 	case f.State != "" || f.Caller != "":
 		return "", nil, NoIndexError{"cause", "does not go with state or caller: leave those out"}
@@ -181,7 +181,7 @@ func (f TxFilter) byCause(after any, limit int) (statement string, args []any, e
 	return findCause, []any{after, string(f.Cause), limit}, nil
 }
 
-func (f TxFilter) byState(after any, limit int) (statement string, args []any, err error) {
+func (f TxFilter) byState(after *string, limit int) (statement string, args []any, err error) {
 	switch f.State {
 	case txmanager.Stuck, txmanager.Protect, txmanager.Failed:
 		return findClass, []any{after, f.Since, limit, classOf[f.State]}, nil

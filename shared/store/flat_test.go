@@ -67,7 +67,7 @@ func expectFewReads(t *testing.T, db storetest.Bundle, heavy txmanager.Submitter
 	for i := range n {
 		request := fmt.Sprint("new-", before, "-", i)
 		check.OK(t)(s.Create(t.Context(), intent(heavy, request), 10*n))
-		check.OK(t)(s.TxByRequest(t.Context(), heavy, request, operator))
+		check.OK(t)(s.Pool().Exec(t.Context(), store.HotStatements["recordByRequest"], heavy, request, operator.AllNames(), true))
 	}
 	taken := check.Value(s.Acquire(t.Context(), heavy, "a/1", true))(t)
 	done, err := s.Commit(t.Context(), txmanager.Commit{Lease: taken.State.Lease, Allocations: allocations(taken.State, true), LeaseEnd: txmanager.ReleaseUnlessRerun})

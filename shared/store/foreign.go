@@ -2,10 +2,8 @@ package store
 
 import (
 	"context"
-	"errors"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store/internal/results"
@@ -64,7 +62,7 @@ func (s *Store) StoreForeignTransactions(ctx context.Context, l lease.Lease, all
 
 // changed turns the division by zero of demandForeign into its error.
 func changed(err error) error {
-	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == noProofCode {
+	if results.Refusal(err).Code == noProofCode {
 		return txmanager.ErrForeignChanged
 	}
 	return err
@@ -77,10 +75,6 @@ func foreignBatch(l lease.Lease, all []txmanager.ForeignTransaction) *pgx.Batch 
 	var hashes []string
 	for _, f := range all {
 		nonces, hashes = append(nonces, Bigint(f.Nonce)), append(hashes, f.Tx.Hash.String())
-		var to *string
-		if f.Tx.To != nil {
-			to = new(f.Tx.To.String())
-		}
 		b.Queue(insertForeign, NamedArgs{
 			"submitter":    l.Submitter,
 			"nonce":        Bigint(f.Nonce),
@@ -88,7 +82,7 @@ func foreignBatch(l lease.Lease, all []txmanager.ForeignTransaction) *pgx.Batch 
 			"tx_hash":      f.Tx.Hash.String(),
 			"block_number": Bigint(f.Tx.BlockNumber),
 			"block_hash":   f.Tx.BlockHash.String(),
-			"to_address":   to,
+			"to_address":   f.Tx.To,
 			"value_wei":    f.Tx.ValueWei,
 			"data":         f.Tx.Data,
 			"call_digest":  f.CallDigest[:],

@@ -487,7 +487,7 @@ func TestMatchEndsTheIntent(t *testing.T) {
 		if p, err := match(c.nonce, c.txID); err != nil || p.State != c.state || p.SubState != c.sub {
 			t.Errorf("match with nonce %d: got %+v, %v; want %s/%s", c.nonce, p, err, c.state, c.sub)
 		}
-		r, err := db.Tx(t.Context(), c.txID, shop)
+		r, _, err := db.TxWaiting(t.Context(), c.txID, shop)
 		if err != nil || r.TxHash == nil || *r.TxHash != (txmanager.Hash{byte(c.nonce + 1), byte(c.nonce + 5)}).String() || r.Receipt == nil {
 			t.Errorf("the end: got %+v, %v; want the foreign transaction's hash and receipt", r, err)
 		}

@@ -3,17 +3,13 @@ package store
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -70,28 +66,14 @@ update managed_tx m
   from fresh i
  where m.tx_id = i.tx_id and not exists (select from claimed c where c.tx_id = m.tx_id)`
 
-// callDigest is the [txmanager.ConsumingTx.CallDigest] of the intent's call; nil if its
+// callDigest is the [txmanager.Call.Digest] of the intent's call; nil if its
 // handler makes the call.
 func callDigest(in Intent) []byte {
-	var call struct{ To, Value, Data *string }
-	if in.Handler != "" || json.Unmarshal(in.Payload, &call) != nil {
+	_, call, err := readPayload(in)
+	if in.Handler != "" || err != nil {
 		return nil
 	}
-	t := txmanager.ConsumingTx{ValueWei: "0"}
-	if call.To != nil {
-		t.To = new(txmanager.Address(*call.To))
-	}
-	if call.Value != nil {
-		t.ValueWei = *call.Value
-	}
-	if call.Data != nil {
-		data, err := hex.DecodeString(strings.TrimPrefix(*call.Data, "0x"))
-		if err != nil {
-			return nil
-		}
-		t.Data = data
-	}
-	digest := t.CallDigest()
+	digest := call.Digest()
 	return digest[:]
 }
 
@@ -108,28 +90,21 @@ select f.submitter, f.nonce, f.call_digest
  order by f.nonce
     on conflict do nothing`
 
-// queueHolds adds the holds to the batch of a release.
-func queueHolds(b *pgx.Batch, l lease.Lease, leave txmanager.ReleaseRequest) {
-	requests, _ := json.Marshal(leave.Requests) // plain: cannot fail
-	b.Queue(insertHolds, l.Submitter, Bigint(leave.Count), string(requests))
-}
-
 // OpenHold is a nonce consumed by a foreign transaction whose request is unknown.
 type OpenHold struct {
-	Nonce       int64               `json:"nonce"`
-	TxHash      string              `json:"txHash"`
-	BlockNumber int64               `json:"blockNumber"`
-	To          *string             `json:"to"` // null: it made a contract
-	ValueWei    string              `json:"valueWei"`
-	Succeeded   bool                `json:"succeeded"`
-	TxID        *string             `json:"txId"` // the intent that is held for it; null: none
-	RequestID   *string             `json:"requestId"`
-	Since       time.Time           `json:"since"`
-	Submitter   txmanager.Submitter `json:"-"`
+	Nonce       int64     `json:"nonce"`
+	TxHash      string    `json:"txHash"`
+	BlockNumber int64     `json:"blockNumber"`
+	To          *string   `json:"to"` // null: it made a contract
+	ValueWei    string    `json:"valueWei"`
+	Succeeded   bool      `json:"succeeded"`
+	TxID        *string   `json:"txId"` // the intent that is held for it; null: none
+	RequestID   *string   `json:"requestId"`
+	Since       time.Time `json:"since"`
 }
 
 const openHolds = `
-select h.nonce, f.tx_hash, f.block_number, f.to_address, f.value_wei::text, f.succeeded, h.tx_id::text, m.request_id, h.created_at, h.submitter
+select h.nonce, f.tx_hash, f.block_number, f.to_address, f.value_wei::text, f.succeeded, h.tx_id::text, m.request_id, h.created_at
   from foreign_hold h
   join foreign_transaction f using (submitter, nonce)
   left join managed_tx m on m.tx_id = h.tx_id
@@ -261,14 +236,12 @@ func (s *Store) WriteOff(ctx context.Context, d HoldDecision) (out WriteOffResul
 	switch err = s.send(ctx, b); {
 	case errors.Is(err, pgx.ErrNoRows):
 		return out, fmt.Errorf("%s: %w", d.Submitter, ErrUnknownSubmitter)
-	case err != nil:
-		return out, fmt.Errorf("write off foreign transactions of %s: %w", d.Submitter, err)
-	case !ours:
-		return out, fmt.Errorf("write off foreign transactions of %s: %w", d.Submitter, ErrForeign)
-	case d.Nonce != nil && out.WrittenOff == 0:
+	case err == nil && !ours:
+		err = ErrForeign
+	case err == nil && d.Nonce != nil && out.WrittenOff == 0:
 		return out, fmt.Errorf("nonce %d of %s: %w", *d.Nonce, d.Submitter, ErrNoHold)
 	}
-	return out, nil
+	return out, results.Wrap(err, "write off foreign transactions of %s", d.Submitter)
 }
 
 // ErrNotMatching reports an intent that is not held for the foreign transaction, or whose call

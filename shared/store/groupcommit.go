@@ -2,13 +2,12 @@ package store
 
 import (
 	"context"
-	"errors"
 	"slices"
+	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/fencepost/fencepost/shared/batch"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 )
 
 // pendingCreate is one create that may share a round trip with others.
@@ -52,16 +51,6 @@ func (s *Store) newCreates() *batch.Group[pendingCreate, Created] {
 	})
 }
 
-// create answers as [Store.Create] does. It waits for the answer of a round trip that may store
-// the intent: the caller needs it to enqueue the task.
-func (s *Store) create(ctx context.Context, in Intent, bound int) (Created, error) {
-	got, err := s.creates.Finish(ctx, pendingCreate{in, bound})
-	if err == nil {
-		err = got.Err
-	}
-	return got, err
-}
-
 // answerBatch stores them all at once, and answers each.
 func (s *Store) answerBatch(ctx context.Context, all []pendingCreate) []batch.Result[Created] {
 	intents, bound := make([]Intent, len(all)), all[0].bound
@@ -96,8 +85,8 @@ func (s *Store) createShared(ctx context.Context, intents []Intent, bound int) (
 // (class 22, data exceptions, or 23, constraints) or of another session's lock. Locks are class 40 (deadlocks among them), 55P03 (lock_timeout) and 57014
 // (statement_timeout). The codes: https://www.postgresql.org/docs/17/errcodes-appendix.html.
 func isRowOrLockError(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (slices.Contains([]string{"22", "23", "40"}, pg.Code[:2]) || pg.Code == "55P03" || pg.Code == "57014")
+	code := results.Refusal(err).Code
+	return slices.ContainsFunc([]string{"22", "23", "40", "55P03", "57014"}, func(class string) bool { return strings.HasPrefix(code, class) })
 }
 
 // singleCreateTimeout is how long each create waits for a lock when a refused batch is stored

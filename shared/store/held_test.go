@@ -38,7 +38,7 @@ update protect_incident
 // subState is what a caller sees of an intent.
 func subState(t testing.TB, db storetest.Bundle, txID string) string {
 	t.Helper()
-	r := check.Value(db.Tx(t.Context(), txID, shop))(t)
+	r := check.Value(store.RecordOf(db.TxWaiting(t.Context(), txID, shop)))(t)
 	if r.SubState == nil {
 		return ""
 	}
@@ -64,7 +64,7 @@ func TestAcceptanceHoldsTheQueue(t *testing.T) {
 	for _, id := range []string{first.TxID, second.TxID} {
 		check.Equal(t, fmt.Sprintf("sub-state of %s", id), subState(t, db, id), "HELD")
 	}
-	r, err := db.Tx(t.Context(), first.TxID, shop)
+	r, _, err := db.TxWaiting(t.Context(), first.TxID, shop)
 	if err != nil || r.LastError == nil || !strings.HasPrefix(*r.LastError, "held: ") {
 		t.Errorf("last error: got %+v, %v; want why it is held", r.LastError, err)
 	}
@@ -201,16 +201,6 @@ func TestHeldIntentsLeaveTheQueueItsRoom(t *testing.T) {
 	db = reopened(t, db, func(*store.Options) {}) // this process remembers the queue of before
 	check.Equal(t, "a new intent is new", check.Value(db.Create(t.Context(), intent(alice, "three"), 1))(t).New, true)
 	check.Err(t, "one more", store.ErrQueueFull)(db.Create(t.Context(), intent(alice, "four"), 1))
-}
-
-// A database that was moved as planned has all that was committed: nothing is held.
-func TestPlannedMoveHoldsNothing(t *testing.T) {
-	t.Parallel()
-	db := registered(t, 1, alice)
-	p := post(t, db, alice, "one")
-	distrusted(t, db)
-	check.OK(t)(db.Accept(t.Context(), store.Acceptance{By: "ann", Reason: "moved", Planned: true}))
-	check.Equal(t, "sub-state", subState(t, db, p.TxID), "")
 }
 
 // More intents than one statement holds are all held, and an acceptance of a database

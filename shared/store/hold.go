@@ -158,17 +158,16 @@ func (s *Store) Proceed(ctx context.Context, txID, by, reason string) (p Proceed
 	case errors.Is(err, pgx.ErrNoRows):
 		return p, ErrNotFound
 	case err != nil:
-		return p, fmt.Errorf("let %s proceed: %w", txID, err)
 	case !ours:
-		return p, fmt.Errorf("let %s proceed: %w", txID, ErrForeign)
+		err = ErrForeign
 	case held && beside:
-		return p, fmt.Errorf("let %s proceed: %w", txID, ErrHeldForForeign)
+		err = ErrHeldForForeign
 	case held && payout:
-		return p, fmt.Errorf("let %s proceed: %w", txID, ErrCoordinators)
+		err = ErrCoordinators
 	case !before:
-		return p, fmt.Errorf("let %s proceed: %s: %w", txID, p.State, ErrNotHeld)
+		err = fmt.Errorf("%s: %w", p.State, ErrNotHeld)
 	}
-	return p, nil
+	return p, results.Wrap(err, "let %s proceed", txID)
 }
 
 // ErrHeldForForeign reports an intent that is held for a foreign transaction. An operator must decide
@@ -220,14 +219,12 @@ func (s *Store) ProceedAll(ctx context.Context, sub txmanager.Submitter, through
 	switch err = s.send(ctx, b); {
 	case errors.Is(err, pgx.ErrNoRows):
 		return all, fmt.Errorf("%s: %w", sub, ErrUnknownSubmitter)
-	case err != nil:
-		return all, fmt.Errorf("release the held intents of %s: %w", sub, err)
-	case !ours:
-		return all, fmt.Errorf("release the held intents of %s: %w", sub, ErrForeign)
-	case !known:
+	case err == nil && !ours:
+		err = ErrForeign
+	case err == nil && !known:
 		return all, fmt.Errorf("release the held intents of %s up to %s: %w", sub, through, ErrNoSuchIntent)
 	}
-	return all, nil
+	return all, results.Wrap(err, "release the held intents of %s", sub)
 }
 
 // repeated is the recorded reason if a caller's own post let an intent proceed.

@@ -13,20 +13,10 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// NonceKind says whose transaction has a nonce.
-type NonceKind string
-
-// The kinds of nonces.
-const (
-	NonceOurs NonceKind = "OURS" // one of our transactions has it
-	NonceLost NonceKind = "LOST" // a foreign transaction consumed it
-	NonceGap  NonceKind = "GAP"  // nothing is on record
-)
-
 // LaneNonce is one nonce of a submitter.
 type LaneNonce struct {
 	Nonce     int64                `json:"nonce"`
-	Kind      NonceKind            `json:"kind"`
+	Kind      string               `json:"kind"` // OURS, LOST (a foreign transaction consumed it), or GAP (nothing is on record)
 	TxID      *string              `json:"txId,omitempty"`
 	RequestID *string              `json:"requestId,omitempty"`
 	State     *txmanager.State     `json:"state,omitempty"`

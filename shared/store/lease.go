@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/batch"
 	"github.com/fencepost/fencepost/shared/lease"
@@ -60,7 +59,7 @@ var leaseCallColumns = []RecordColumn[leaseCall]{
 // row does not count.
 var acquireOrMark = `
 with call as (
-  select i.* from ` + recordSet(leaseCallColumns, 3, "i") + `
+  select i.* from ` + RecordSet(leaseCallColumns, 3, "i") + `
 ), unlocked as materialized (
   select l.submitter
     from call i
@@ -139,7 +138,7 @@ func usePatience(ctx context.Context) bool {
 func (s *Store) Acquire(ctx context.Context, sub txmanager.Submitter, owner string, wide bool) (txmanager.AcquireResult, error) {
 	t, err := s.takeLease(ctx, leaseCall{submitter: sub, owner: owner, wide: wide, patient: usePatience(ctx)})
 	if err == nil && t.State.ForeignDatabase {
-		err = s.distrustDatabase(ctx)
+		err = s.ProtectRestored(ctx)
 	}
 	if err != nil {
 		return txmanager.AcquireResult{}, err
@@ -283,8 +282,7 @@ func (c leaseCall) refused() error {
 // batch that it has not committed. Before the commit is acknowledged nothing was stored, and each of
 // several calls can be repeated alone. The connection stays.
 func IsRolledBack(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pg.SeverityUnlocalized == "ERROR"
+	return results.Refusal(err).SeverityUnlocalized == "ERROR"
 }
 
 const renew = `
@@ -331,10 +329,7 @@ func (s *Store) endFrozen(ctx context.Context) error {
 }
 
 // blocked reports whether a wait for a lock reached lock_timeout.
-func blocked(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pg.Code == "55P03"
-}
+func blocked(err error) bool { return results.Refusal(err).Code == "55P03" }
 
 // send runs a batch in one round trip and every callback queued with it.
 func (s *Store) send(ctx context.Context, b *pgx.Batch) error {

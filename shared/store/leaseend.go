@@ -13,7 +13,7 @@ var releaseLease = `
 update submitter_lease l
    set owner_node = '', rerun_requested = l.rerun_requested and not w.anyway,
        fencing_token = l.fencing_token + w.anyway::int, updated_at = clock_timestamp()
-  from ` + recordSet(releaseColumns, 0, "w") + `
+  from ` + RecordSet(releaseColumns, 0, "w") + `
  where l.submitter = w.submitter and l.fencing_token = w.token and (w.anyway or not l.rerun_requested)
    and ` + isHeld + `
 returning l.submitter, l.fencing_token`

@@ -54,12 +54,10 @@ const recordedOf = `case when m.recorded_nonce is not null then jsonb_build_obje
            from foreign_transaction f
           where f.submitter = m.submitter and f.nonce = m.recorded_nonce)) end`
 
-// txRow is a row of managed_tx before its JSON is read. A column of its statements fills the member of its name.
+// txRow is a row of managed_tx. A column of its statements fills the member of its name.
 type txRow struct {
 	txmanager.Tx
 	Place int // of the submitter in the load
-
-	GasJSON, ReceiptJSON, ConfirmationsJSON, DiagnosisJSON, RecordedJSON []byte
 
 	ReservationState, LockOwner *string
 	LockUntil                   *time.Time
@@ -72,11 +70,11 @@ type txRow struct {
 
 // txColumns are the columns that every statement reads of an open or queued m.
 const txColumns = `u.place, m.tx_id as id, m.request_id, m.seq, m.state, coalesce(m.sub_state, '') as sub, m.nonce, m.deferred_until_nonce,
-       m.last_gas_params as gas_json, m.submit_attempts, m.first_submit_at, m.last_submit_at, m.next_resubmit_at, m.next_bump_at,
+       m.last_gas_params as gas, m.submit_attempts, m.first_submit_at, m.last_submit_at, m.next_resubmit_at, m.next_bump_at,
        m.last_receipt_check_at as last_check_at, m.next_check_at, coalesce(m.last_error, '') as last_error, coalesce(m.wait_cause, '') as cause,
-       m.receipt as receipt_json, m.confirmations as confirmations_json, m.last_mempool_diag as diagnosis_json,
+       m.receipt, m.confirmations, m.last_mempool_diag as diagnosis,
        coalesce(m.requested_action, '') as requested_action, coalesce(m.handler, '') as handler, m.trace,
-       m.reservation as reservation_state, m.lock_owner, m.lock_until, ` + recordedOf + ` as recorded_json,
+       m.reservation as reservation_state, m.lock_owner, m.lock_until, ` + recordedOf + ` as recorded,
        m.fills as fills_lost_nonce, m.caller, m.fingerprint, coalesce(m.mac_key, '') as mac_key, m.mac as mac_sum,
        m.mac is null and coalesce(m.seq <= (select last_intent_without_mac()), true) as needs_no_mac,
        m.updated_at > clock_timestamp() as ahead, m.created_at, m.valid_until, m.blocked_since as held_back_since, m.deferred_at`
@@ -256,9 +254,16 @@ func (s *Store) queueLoads(b *pgx.Batch, all []pendingLoad) {
 		return rows.Err()
 	})
 	if s.bumpAfter != nil {
-		queueBumpSpent(b, submitters, all)
+		var place int
+		var wei *string
+		b.Queue(bumpSpent, submitters).Query(results.Each([]any{&place, &wei}, func() {
+			all[place-1].state.BumpBudgetUsedWei = bigFromText(wei)
+		}))
 	}
-	limit := rowLimit(all)
+	var limit *int // of the rows of each statement
+	if len(all) > 1 {
+		limit = new(maxSharedRows)
+	}
 	// A lease may be acquired, renewed for one chain query, and renewed for another before the
 	// evaluation.
 	round := 3 * s.rules.Duration
@@ -279,14 +284,6 @@ func (s *Store) queueLoads(b *pgx.Batch, all []pendingLoad) {
 const maxSharedRows = 4000
 
 var errLoadIncomplete = errors.New("the load of several submitters reached its limit of rows")
-
-// rowLimit is the limit of the rows of each statement of a load; nil: none.
-func rowLimit(all []pendingLoad) *int {
-	if len(all) == 1 {
-		return nil
-	}
-	return new(maxSharedRows)
-}
 
 func (s *Store) scanSubmitter(row pgx.Row, all []pendingLoad) error {
 	var w txmanager.SubmitterState
@@ -429,14 +426,6 @@ select u.place, (
         where submitter = u.submitter and extra_wei is not null and created_at > (select clock_timestamp() - interval '24 hours'))
   from ` + members
 
-func queueBumpSpent(b *pgx.Batch, submitters []txmanager.Submitter, all []pendingLoad) {
-	var place int
-	var wei *string
-	b.Queue(bumpSpent, submitters).Query(results.Each([]any{&place, &wei}, func() {
-		all[place-1].state.BumpBudgetUsedWei = bigFromText(wei)
-	}))
-}
-
 // tx is the transaction of a row, loaded at now.
 func (r *txRow) tx(sub txmanager.Submitter, now time.Time) (txmanager.Tx, error) {
 	t := r.Tx
@@ -460,8 +449,7 @@ func (r *txRow) tx(sub txmanager.Submitter, now time.Time) (txmanager.Tx, error)
 			t.Placeholders = append(t.Placeholders, h)
 		}
 	}
-	return t, errors.Join(fromJSON(r.GasJSON, &t.Gas), fromJSON(r.ReceiptJSON, &t.Receipt), fromJSON(r.ConfirmationsJSON, &t.Confirmations),
-		fromJSON(r.DiagnosisJSON, &t.Diagnosis), fromJSON(r.RecordedJSON, &t.Recorded))
+	return t, nil
 }
 
 // reachable moves to now the times of a row that was changed before the database's clock was

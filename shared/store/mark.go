@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,16 +29,12 @@ func (s *Store) Evaluate(ctx context.Context, seen mark.Observed) (mark.Verdict,
 	case known:
 		return mark.Held, nil
 	case held:
-		return mark.Held, s.sawMark(ctx, seen)
+		_, err = s.db.Exec(ctx, `select record_mark($1, $2)`, seen.ID, seen.Generation)
+		return mark.Held, results.Wrap(err, "record the mark as seen")
 	case seen.Generation <= latest:
 		return mark.Older, nil
 	}
 	return mark.Foreign, s.notHolding(ctx, seen)
-}
-
-func (s *Store) sawMark(ctx context.Context, seen mark.Observed) error {
-	_, err := s.db.Exec(ctx, `select record_mark($1, $2)`, seen.ID, seen.Generation)
-	return results.Wrap(err, "record the mark as seen")
 }
 
 func (s *Store) notHolding(ctx context.Context, seen mark.Observed) error {
@@ -76,27 +73,16 @@ func (s *Store) Prepare(ctx context.Context, over int64, reason string) (mark.Ma
 	m := mark.Mark{Reason: reason}
 	paced := reason == MarkOfSweep
 	err := s.db.QueryRow(ctx, prepareMark, over, reason, paced).Scan(&m.ID, &m.Sequence, &m.At, &m.Epoch, &m.Position, &m.System, &m.Timeline, &m.Audit.Number, &m.Audit.Hash)
-	if errors.Is(err, pgx.ErrNoRows) {
-		if paced {
-			return mark.Mark{}, s.soon(ctx)
-		}
-		return mark.Mark{}, fmt.Errorf("no mark is written by a database that is not accepted: %w", mark.ErrForeign)
-	} else if err != nil {
+	foreign := fmt.Errorf("no mark is written by a database that is not accepted: %w", mark.ErrForeign)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows) && paced:
+		return mark.Mark{}, cmp.Or(RequireAccepted(ctx, s.db, foreign), mark.ErrSoon)
+	case errors.Is(err, pgx.ErrNoRows):
+		return mark.Mark{}, foreign
+	case err != nil:
 		return mark.Mark{}, fmt.Errorf("prepare a mark: %w", err)
 	}
 	return m, nil
-}
-
-// soon is the error of a sweep that prepared no mark.
-func (s *Store) soon(ctx context.Context) error {
-	var ours bool
-	if err := s.db.QueryRow(ctx, `select is_accepted_database()`).Scan(&ours); err != nil {
-		return fmt.Errorf("find out why no mark was prepared: %w", err)
-	}
-	if ours {
-		return mark.ErrSoon
-	}
-	return fmt.Errorf("no mark is written by a database that is not accepted: %w", mark.ErrForeign)
 }
 
 // AdoptMark lets a database that an operator is about to accept adopt another database's mark,

@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/mark"
 	"github.com/fencepost/fencepost/shared/store/internal/results"
@@ -18,10 +17,7 @@ var _ mark.Moves = (*Store)(nil)
 
 // IsMoving reports whether the database refused a write because it is about to be moved to
 // another server. Nothing was stored.
-func IsMoving(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pg.Code == movingCode
-}
+func IsMoving(err error) bool { return results.Refusal(err).Code == movingCode }
 
 // lockWrites waits until every transaction that has written has ended, and blocks other writes
 // until the commit. Each writer then checks whether a move is expected.
@@ -70,7 +66,7 @@ func moveReason(what string, id int64) string { return what + " " + strconv.Form
 func (s *Store) Expect(ctx context.Context, current mark.Observed, said mark.OperatorReason) (m mark.Mark, done bool, err error) {
 	for range expectAttempts {
 		m, done, err = s.expect(ctx, current, said)
-		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != deadlockCode {
+		if results.Refusal(err).Code != deadlockCode {
 			break
 		}
 	}

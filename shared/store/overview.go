@@ -59,19 +59,15 @@ select x.tx_id, x.submitter, x.state, x.created_at
 
 // Overview reads the state of the deployment, in one round trip.
 func (s *Store) Overview(ctx context.Context, l AttentionLimits) (o Overview, err error) {
-	var oldest []OldestTx
 	var minutes []minute
 	b := new(pgx.Batch)
 	b.Queue(`select clock_timestamp()`).QueryRow(results.Scan(&o.At))
 	b.Queue(stateCounts).Query(results.Into(&o.States, pgx.RowToStructByPos[StateCount]))
-	b.Queue(oldestTx).Query(results.Into(&oldest, pgx.RowToStructByPos[OldestTx]))
+	b.Queue(oldestTx).Query(results.First(&o.Oldest, pgx.RowToStructByPos[OldestTx]))
 	b.Queue(lastMinutes).Query(results.Into(&minutes, pgx.RowToStructByPos[minute]))
 	b.Queue(attentionCounts, s.attentionArgs(l)).Query(results.Into(&o.Attention, pgx.RowToStructByPos[AttentionCount]))
 	if err := s.send(ctx, b); err != nil {
 		return o, results.Wrap(err, "read the overview")
-	}
-	if len(oldest) > 0 {
-		o.Oldest = &oldest[0]
 	}
 	if o.Rates = ratesOf(minutes); len(minutes) > 0 {
 		o.RatesUpTo = new(minutes[0].Minute.Add(time.Minute))

@@ -56,11 +56,11 @@ func TestQuarterIsDetached(t *testing.T) {
 	if err := detach(); err == nil {
 		t.Error("detach with a transaction that has just ended: got no error, want it refused")
 	}
-	before := check.Value(db.Tx(t.Context(), in.TxID, operator))(t)
+	before := check.Value(store.RecordOf(db.TxWaiting(t.Context(), in.TxID, operator)))(t)
 	db.RunUnguarded(t, "managed_tx", `update managed_tx set updated_at = updated_at - interval '31 days'`)
 	check.OK(t)(detach())
 
-	after := check.Value(db.Tx(t.Context(), in.TxID, operator))(t)
+	after := check.Value(store.RecordOf(db.TxWaiting(t.Context(), in.TxID, operator)))(t)
 	const facts = `{"txHash": "%s", "document": %s, "blockHash": "%s", "succeeded": true, "blockNumber": 7}`
 	h := storetest.Signed(alice, 0, in.TxID).Hash
 	wantBefore, wantAfter := fmt.Sprintf(facts, h, `{"logs": []}`, txmanager.Hash{7}), fmt.Sprintf(facts, h, `null`, txmanager.Hash{7})

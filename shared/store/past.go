@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -119,14 +118,11 @@ select m.caller, m.handler, m.trace, case when octet_length(d.body::text) <= $2 
   left join tx_document d on d.tx_id = m.tx_id and d.name = 'payload' and m.reservation is null
  where m.tx_id = $1`
 
-// TxOrder is what the caller of the transaction asked for, with a payload of at most that many bytes. The error is
+// TxOrder is what the caller of the transaction asked for, with a payload of at most that many bytes. The error wraps
 // [ErrNotFound] for an unknown transaction.
 func (s *Store) TxOrder(ctx context.Context, txID string, most int) (TxOrder, error) {
 	order, err := results.One(ctx, s.db, pgx.RowToStructByPos[TxOrder], txOrder, txID, most)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return order, ErrNotFound
-	}
-	return order, results.Wrap(err, "read the payload of transaction %s", txID)
+	return order, results.Wrap(results.Missing(err, ErrNotFound), "read the payload of transaction %s", txID)
 }
 
 const listIncidents = `

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -236,7 +235,7 @@ func (s *Store) ProvePayout(ctx context.Context, in Intent, proof PayoutProof) e
 	b.Queue(demandProof, in.RequestID, proof.TxHash)
 	b.Queue("commit")
 	err := s.send(ctx, b)
-	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == noProofCode {
+	if results.Refusal(err).Code == noProofCode {
 		return fmt.Errorf("payout %s, transaction %s: %w", in.RequestID, proof.TxHash, ErrProofUsed)
 	}
 	return results.Wrap(err, "record that transaction %s paid %s", proof.TxHash, in.RequestID)

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math/big"
 	"reflect"
 	"slices"
@@ -18,21 +17,13 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// TargetDeploy is the target of a transaction that deploys a contract.
+// TargetDeploy is the [txmanager.Call.Target] of a transaction that deploys a contract.
 const TargetDeploy = "deploy"
-
-// Target is the policy's name for a call's recipient.
-func Target(to *txmanager.Address) string {
-	if to == nil {
-		return TargetDeploy
-	}
-	return to.String()
-}
 
 // targetsOf are the policy targets that allow a call: its recipient, and the function that it
 // calls there.
 func targetsOf(c txmanager.Call) []string {
-	all := []string{Target(c.To)}
+	all := []string{c.Target()}
 	if f := c.Function(); f != "" {
 		all = append(all, f)
 	}
@@ -45,7 +36,7 @@ type Policy struct {
 	MaxValue       *string  `json:"maxValue"`       // of one transaction
 	MaxValuePerDay *string  `json:"maxValuePerDay"` // in any 24 hours
 	MaxPerMinute   *int     `json:"maxPerMinute"`   // intents in any 60 seconds
-	Targets        []string `json:"targets"`        // see [Target] and [txmanager.Call.Function]
+	Targets        []string `json:"targets"`        // see [txmanager.Call.Target] and [txmanager.Call.Function]
 
 	// A fee is the most that gas may cost: the gas limit times maxFeePerGas.
 	MaxFeePerTx          *string `json:"maxFeePerTx"`          // of one transaction
@@ -54,7 +45,7 @@ type Policy struct {
 	MaxFeesPerDay        *string `json:"maxFeesPerDay"`        // of all that is signed in any 24 hours
 
 	PerCaller map[string]CallerLimits `json:"perCaller"` // by full names; [AnyCaller]: each that is not named
-	Tokens    map[string]TokenLimits  `json:"tokens"`    // by addresses, as [Target] writes them
+	Tokens    map[string]TokenLimits  `json:"tokens"`    // by addresses, as [txmanager.Call.Target] writes them
 }
 
 // CallerLimits limit one caller, in addition to the submitter's own limits. nil is no limit.
@@ -140,20 +131,16 @@ select submitter, $2, $3, $4, $5::jsonb
 // posted from then on, and count from when the first of them was set. The error wraps
 // [ErrUnknownSubmitter] or [ErrNotTighter].
 func (s *Store) PutPolicy(ctx context.Context, c PolicyChange) (token int64, err error) {
-	text, err := json.Marshal(c.Policy)
-	if err != nil {
-		return 0, fmt.Errorf("policy of %s: %w", c.Submitter, err)
-	}
 	token, _, err = s.changeUnderLease(ctx, c.Submitter, func(tx pgx.Tx) error {
 		if err := c.checkTighter(ctx, tx); err != nil {
 			return err
 		}
-		known, err := tx.Exec(ctx, putPolicy, c.Submitter, string(text))
+		known, err := tx.Exec(ctx, putPolicy, c.Submitter, c.Policy)
 		if err == nil && known.RowsAffected() == 0 {
 			return ErrUnknownSubmitter
 		}
 		if err == nil {
-			_, err = tx.Exec(ctx, recordChange, c.Submitter, "POLICY", c.By, c.Reason, string(text))
+			_, err = tx.Exec(ctx, recordChange, c.Submitter, "POLICY", c.By, c.Reason, c.Policy)
 		}
 		return err
 	})
@@ -246,42 +233,31 @@ func policyInputOf(in Intent) (policyInput, error) {
 	if in.Handler != "" {
 		return policyInput{fee: new(leastFee)}, nil
 	}
-	payload := struct{ To, Data, Value, Gas, MaxFeePerGas, MaxPriorityFeePerGas *string }{Value: new("0")}
-	if err := json.Unmarshal(in.Payload, &payload); err != nil {
-		return policyInput{}, fmt.Errorf("payload of %s: %w", in.RequestID, err)
-	}
-	call, err := payloadCall(payload.To, payload.Data)
+	p, call, err := readPayload(in)
 	if err != nil {
-		return policyInput{}, fmt.Errorf("payload of %s: %w", in.RequestID, err)
+		return policyInput{}, err
 	}
-	a := policyInput{value: payload.Value, targets: targetsOf(call), amount: amountOf(call), gas: payload.Gas, tip: payload.MaxPriorityFeePerGas, fee: new(leastFee)}
-	if payload.Gas == nil {
-		return a, nil
+	a := policyInput{value: p.Value, targets: targetsOf(call), amount: amountOf(call), gas: p.Gas, tip: p.MaxPriorityFeePerGas, fee: new(leastFee)}
+	if gas := bigFromText(p.Gas); gas != nil {
+		a.fee = new(gas.Mul(gas, cmp.Or(bigFromText(p.MaxFeePerGas), big.NewInt(1))).String())
 	}
-	gas, price := new(big.Int), big.NewInt(1)
-	gas.SetString(*payload.Gas, 10)
-	if payload.MaxFeePerGas != nil {
-		price.SetString(*payload.MaxFeePerGas, 10)
-	}
-	a.fee = new(gas.Mul(gas, price).String())
 	return a, nil
 }
 
-// payloadCall reads the recipient and the call of a payload in canonical form.
-func payloadCall(to, data *string) (c txmanager.Call, err error) {
-	if to == nil {
-		return c, nil
+// payload has the members of a payload that the database checks. nil: it has none of that name.
+type payload struct{ To, Data, Value, Gas, MaxFeePerGas, MaxPriorityFeePerGas *string }
+
+// readPayload reads the payload of an intent in canonical form, and the call that it makes.
+func readPayload(in Intent) (p payload, c txmanager.Call, err error) {
+	p.Value = new("0")
+	if err = json.Unmarshal(in.Payload, &p); err == nil && p.Data != nil {
+		c.Data, err = hex.DecodeString(strings.TrimPrefix(*p.Data, "0x"))
 	}
-	address := txmanager.Address(*to)
-	if data == nil {
-		return txmanager.Call{To: &address}, nil
+	if p.To != nil {
+		c.To = new(txmanager.Address(*p.To))
 	}
-	text, isHex := strings.CutPrefix(*data, "0x")
-	if !isHex {
-		return c, errors.New("the data is no hex")
-	}
-	raw, err := hex.DecodeString(text)
-	return txmanager.Call{To: &address, Data: raw}, err
+	c.Value = bigFromText(p.Value)
+	return p, c, results.Wrap(err, "payload of %s", in.RequestID)
 }
 
 // amountOf is the token amount that a policy counts for c; nil if c moves and approves none.
@@ -348,15 +324,8 @@ func lower[N cmp.Ordered](a, b *N) bool { return b == nil || a != nil && *a <= *
 
 // lowerAmount is lower for amounts. A text that is no amount counts as not lower.
 func lowerAmount(a, b *string) bool {
-	switch {
-	case b == nil:
-		return true
-	case a == nil:
-		return false
-	}
-	x, ok := new(big.Int).SetString(*a, 10)
-	y, known := new(big.Int).SetString(*b, 10)
-	return ok && known && x.Cmp(y) <= 0
+	x, y := bigFromText(a), bigFromText(b)
+	return b == nil || x != nil && y != nil && x.Cmp(y) <= 0
 }
 
 // fewerTargets reports whether b allows each target of a: by its own name, or as a function of

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"math/big"
 
 	"github.com/jackc/pgx/v5"
 
@@ -198,12 +200,7 @@ func scanVerdict(row pgx.Row) (*PolicyError, error) {
 }
 
 // weiOf is the value of a call.
-func weiOf(c txmanager.Call) string {
-	if c.Value == nil {
-		return "0"
-	}
-	return c.Value.String()
-}
+func weiOf(c txmanager.Call) string { return cmp.Or(c.Value, new(big.Int)).String() }
 
 // CheckPolicy implements [txmanager.Store].
 func (s *Store) CheckPolicy(ctx context.Context, l lease.Lease, txID string, c txmanager.Call) (refused string, err error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -92,25 +91,16 @@ select p.proposal_id::text, p.seq, p.kind, p.act, p.subject, p.method, p.path, p
 // ErrTooManyProposals reports an operator who has 100 proposals open.
 var ErrTooManyProposals = errors.New("the operator has 100 open proposals")
 
+// propose has the members of a [NewProposal].
+const propose = proposalColumns + `
+  from propose_act(@Kind, @Act, @Subject, @Method, @Path, @Body, @Call, @Effect, @By, @Names, @Reason, @ValidFor) as p`
+
 // Propose stores the act. If the same operator repeats it while it is open and nothing has
 // changed, the same proposal is returned. The error wraps [ErrTooManyProposals].
 func (s *Store) Propose(ctx context.Context, n NewProposal) (Proposal, error) {
-	p, err := results.One(ctx, s.db, pgx.RowToStructByPos[Proposal], proposalColumns+` from propose_act(@kind, @act, @subject, @method, @path, @body, @call, @effect, @by, @names, @reason, make_interval(secs => @valid_for)) as p`,
-		NamedArgs{
-			"kind":      n.Kind,
-			"act":       n.Act,
-			"subject":   n.Subject,
-			"method":    n.Method,
-			"path":      n.Path,
-			"body":      n.Body,
-			"call":      n.Call,
-			"effect":    n.Effect,
-			"by":        n.By,
-			"names":     n.Names,
-			"reason":    PrintableText(n.Reason),
-			"valid_for": n.ValidFor.Seconds(),
-		})
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == proposalsCode {
+	n.Reason = PrintableText(n.Reason)
+	p, err := results.One(ctx, s.db, pgx.RowToStructByPos[Proposal], propose, pgx.StrictStructArgs(n))
+	if results.Refusal(err).Code == proposalsCode {
 		err = ErrTooManyProposals
 	}
 	return p, results.Wrap(err, "propose %s", n.Act)
@@ -130,13 +120,7 @@ const (
 // Proposal reads one proposal. The error wraps [ErrUnknownProposal].
 func (s *Store) Proposal(ctx context.Context, id string) (Proposal, error) {
 	p, err := results.One(ctx, s.db, pgx.RowToStructByPos[Proposal], oneProposal, id)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return p, fmt.Errorf("%s: %w", id, ErrUnknownProposal)
-	case err != nil:
-		return p, fmt.Errorf("read proposal %s: %w", id, err)
-	}
-	return p, nil
+	return p, results.Wrap(results.Missing(err, ErrUnknownProposal), "read proposal %s", id)
 }
 
 // Proposals lists up to limit proposals, the newest first, below the number given;
@@ -209,13 +193,8 @@ func queueCarryOut(ctx context.Context, b *pgx.Batch) {
 	}
 }
 
-// Execer is a transaction, or a pool.
-type Execer interface {
-	Exec(ctx context.Context, statement string, args ...any) (pgconn.CommandTag, error)
-}
-
 // CarryOut is queueCarryOut for a transaction.
-func CarryOut(ctx context.Context, tx Execer) error {
+func CarryOut(ctx context.Context, tx results.DB) error {
 	if id := proposalOf(ctx); id != "" {
 		_, err := tx.Exec(ctx, carryOut, id)
 		return err
@@ -229,7 +208,7 @@ const ledgerWithin = 6 * time.Second
 
 // AwaitLedger makes a call to another ledger in a transaction, which may be idle for that long. Other transactions may be
 // idle for much less: see the setting database.idleInTransactionTimeout.
-func AwaitLedger(ctx context.Context, tx Execer, call func(context.Context) error) error {
+func AwaitLedger(ctx context.Context, tx results.DB, call func(context.Context) error) error {
 	if _, err := tx.Exec(ctx, `set local idle_in_transaction_session_timeout = '7s'`); err != nil {
 		return err
 	}
@@ -240,8 +219,18 @@ func AwaitLedger(ctx context.Context, tx Execer, call func(context.Context) erro
 
 // Beginner is a pool.
 type Beginner interface {
-	Execer
+	results.DB
 	Begin(ctx context.Context) (pgx.Tx, error)
+}
+
+// BeginCarrying makes an act in a transaction, which first carries out the context's proposal.
+func BeginCarrying(ctx context.Context, db Beginner, act func(pgx.Tx) error) error {
+	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		if err := CarryOut(ctx, tx); err != nil {
+			return err
+		}
+		return act(tx)
+	})
 }
 
 // errNothingDone ends a transaction whose act changed nothing.
@@ -253,11 +242,8 @@ func ExecCarrying(ctx context.Context, db Beginner, statement string, args ...an
 	if proposalOf(ctx) == "" {
 		return db.Exec(ctx, statement, args...)
 	}
-	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) (err error) {
-		if err = CarryOut(ctx, tx); err == nil {
-			tag, err = tx.Exec(ctx, statement, args...)
-		}
-		if err == nil && tag.RowsAffected() == 0 {
+	err = BeginCarrying(ctx, db, func(tx pgx.Tx) (err error) {
+		if tag, err = tx.Exec(ctx, statement, args...); err == nil && tag.RowsAffected() == 0 {
 			err = errNothingDone
 		}
 		return err
@@ -270,7 +256,4 @@ func ExecCarrying(ctx context.Context, db Beginner, statement string, args ...an
 
 // IsProposalGone reports carry_out_proposal's error: the proposal is no longer approved, or
 // the state it depends on has changed. Nothing was written.
-func IsProposalGone(err error) bool {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pg.Code == proposalCode
-}
+func IsProposalGone(err error) bool { return results.Refusal(err).Code == proposalCode }

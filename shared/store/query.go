@@ -78,25 +78,10 @@ select tx_id, submitter, request_id, state, ` + shownSubState + `, tx_hash, repl
        confirmations, last_error, created_at, updated_at, confirmed_at, valid_until, nonce, last_mempool_diag
   from managed_tx m`
 
-// Tx is the transaction with this id (a UUID). The error is [ErrNotFound] if v may not see
-// one, or wraps [ErrInDoubt] in a restored database.
-func (s *Store) Tx(ctx context.Context, txID string, v Viewer) (Record, error) {
-	r, err := s.record(ctx, recordColumns+byTxID, txID, v.AllNames(), v.Operator)
-	return s.refuseIfUnknown(ctx, r, err, "", "", v)
-}
-
 // ErrInDoubt reports that nothing is stored, but that this proves nothing. The submitter is in
 // PROTECT, the database was restored, or an operator recorded the request as that of a
 // transaction which the database had lost.
 var ErrInDoubt = errors.New("the database was restored: a request without a row may have been made")
-
-// TxByRequest is the transaction of the submitter's request. The error is [ErrNotFound] if v
-// may not see one, or wraps [ErrInDoubt].
-func (s *Store) TxByRequest(ctx context.Context, sub txmanager.Submitter, requestID string, v Viewer) (Record, error) {
-	r, err := s.record(ctx, recordColumns+byRequest,
-		sub, requestID, v.AllNames(), v.Operator)
-	return s.refuseIfUnknown(ctx, r, err, sub, requestID, v)
-}
 
 var byTxID = ` where tx_id = $1 and (` + Owned("m", "$2::text[]") + ` or $3 or ` + recordedFor("m", "$2::text[]") + `)`
 
@@ -137,12 +122,6 @@ select not is_accepted_database() or case
          else $1 <> '' and exists (select from identity_change)
               and exists (select from protect_incident e where e.closed_at is null)
        end`
-
-func (s *Store) record(ctx context.Context, query string, args ...any) (Record, error) {
-	r, err := results.One(ctx, s.db, pgx.RowToStructByPos[Record], query, args...)
-	r.LastError, r.LastErrorDetail = callerText(r.LastError)
-	return r, results.Missing(err, ErrNotFound)
-}
 
 // ErrCursor reports a cursor that names no place in the list.
 var ErrCursor = errors.New("no such position in the list")
@@ -256,7 +235,7 @@ func (s *Store) List(ctx context.Context, q ListQuery, v Viewer) (page []Listed,
 	if v.Operator {
 		statement, last = listAll, []any{"", nil}
 	}
-	args := append([]any{q.Submitter, nullable(q.After), classesOf(q.State), string(q.State), q.Size + 1}, last...)
+	args := append([]any{q.Submitter, textOrNull(q.After), classesOf(q.State), string(q.State), q.Size + 1}, last...)
 	rows, err := listPage[Listed](ctx, s, q.After, q.Submitter, v, statement, args...)
 	for i := range rows {
 		rows[i].LastError, rows[i].LastErrorDetail = callerText(rows[i].LastError)
@@ -268,7 +247,7 @@ func (s *Store) List(ctx context.Context, q ListQuery, v Viewer) (page []Listed,
 // listPage reads a page that begins after a transaction which v may see, of the submitter or of all. The error is
 // [ErrCursor] if that transaction is not in the list.
 func listPage[Row any](ctx context.Context, s *Store, after string, sub txmanager.Submitter, v Viewer, statement string, args ...any) ([]Row, error) {
-	return rowsOf[Row](ctx, s, "list transactions", subject{inList, []any{nullable(after), sub, v.AllNames(), v.Operator}, ErrCursor}, statement, args...)
+	return rowsOf[Row](ctx, s, "list transactions", subject{inList, []any{textOrNull(after), sub, v.AllNames(), v.Operator}, ErrCursor}, statement, args...)
 }
 
 // cutPage is the first size rows, and the cursor of the next page; "" if there are no more rows.
@@ -277,14 +256,6 @@ func cutPage[Row any](rows []Row, size int, cursor func(Row) string) (page []Row
 		return rows, ""
 	}
 	return rows[:size], cursor(rows[size-1])
-}
-
-// nullable is nil for the empty text.
-func nullable(text string) any {
-	if text == "" {
-		return nil
-	}
-	return text
 }
 
 // MatchingIntent is an intent that a transaction on the chain may belong to.
@@ -334,11 +305,7 @@ func (s *Store) HasMoreIntents(ctx context.Context, sub txmanager.Submitter) (mo
 // MatchingIntents lists recent intents of s with t's recipient, value and data, the newest first and at most
 // [MaxMatching]. It skips queued intents, and those whose payload is archived.
 func (s *Store) MatchingIntents(ctx context.Context, sub txmanager.Submitter, t txmanager.ConsumingTx) ([]MatchingIntent, error) {
-	var to *string
-	if t.To != nil {
-		to = textOrNull(t.To.String())
-	}
-	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[MatchingIntent], matchingIntents, sub, to, t.ValueWei, toHex(t.Data), MaxMatching, matchAmong)
+	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[MatchingIntent], matchingIntents, sub, t.To, t.ValueWei, toHex(t.Data), MaxMatching, matchAmong)
 	return all, results.Wrap(err, "find intents like %s", t.Hash)
 }
 

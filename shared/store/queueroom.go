@@ -2,6 +2,7 @@ package store
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -200,12 +201,7 @@ func (r *queueRoom) note(q *queueShare, m queueMeasure, bound int) bool {
 
 // queueMeasures adds the measurement of the queues that are due.
 func queueMeasures(b *pgx.Batch, shares []*queueShare, bound int) {
-	var due []*queueShare
-	for _, q := range shares {
-		if q.measures {
-			due = append(due, q)
-		}
-	}
+	due := slices.DeleteFunc(slices.Clone(shares), func(q *queueShare) bool { return !q.measures })
 	if len(due) == 0 {
 		return
 	}

@@ -2,9 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -30,7 +27,7 @@ select ` + newTxID + `, $1, r.name, '', sha256('recorded'), $2
 // The cursor moves to that count.
 const fillDisplaced = `
 with named as (
-  select * from jsonb_to_recordset($5::jsonb) as r (nonce bigint, request text)
+  select nonce, "requestId" as request from jsonb_to_recordset($5::jsonb) as r (nonce bigint, "requestId" text)
 ), gap as (
   select n as nonce, nullif(n, s.start_nonce) - 1 as prev_nonce
     from submitter s
@@ -85,8 +82,8 @@ update submitter_nonce_cursor
 // left the queue meanwhile, or was matched with another nonce.
 const checkNamedRequests = `
 select 1 / (case when count(*) = jsonb_array_length($2::jsonb) then 1 else 0 end)
-  from jsonb_to_recordset($2::jsonb) as r (nonce bigint, request text)
-  join managed_tx m on m.submitter = $1 and m.request_id = r.request and m.recorded_nonce = r.nonce and not m.queued`
+  from jsonb_to_recordset($2::jsonb) as r (nonce bigint, "requestId" text)
+  join managed_tx m on m.submitter = $1 and m.request_id = r."requestId" and m.recorded_nonce = r.nonce and not m.queued`
 
 // holdIdentity keeps the database from being distrusted, and so from being accepted anew,
 // before the commit. sameIdentity refuses the whole release, by a division by zero, if the
@@ -134,36 +131,28 @@ func queueCloseIncident(b *pgx.Batch, l lease.Lease, leave txmanager.ReleaseRequ
 	if len(leave.Executed) > 0 {
 		what["executed"] = leave.Executed
 	}
-	released, _ := json.Marshal(what) // plain: cannot fail
 	b.Queue(`select close_incident($1, $2, $3, $4, $5, $6::jsonb || jsonb_build_object('change', `+lastChange+`))`,
-		l.Submitter, leave.Incident, leave.Mode, leave.By, leave.Reason, released)
+		l.Submitter, leave.Incident, leave.Mode, leave.By, leave.Reason, what)
 	if leave.Mode != txmanager.Resync {
 		return
 	}
-	type pair struct {
-		Nonce   uint64 `json:"nonce"`
-		Request string `json:"request"`
-	}
 	var lost []string
-	pairs := []pair{}
 	for _, n := range leave.EndedRequests {
 		if n.TxID == "" {
 			lost = append(lost, n.RequestID)
 		}
-		pairs = append(pairs, pair{n.Nonce, n.RequestID})
 	}
 	if len(lost) > 0 {
 		b.Queue(insertNamed, l.Submitter, l.Token, lost)
 	}
-	named, _ := json.Marshal(pairs) // plain: cannot fail
-	b.Queue(fillDisplaced, l.Submitter, l.Token, Bigint(leave.Count), leave.By, named)
-	if len(pairs) > 0 {
-		b.Queue(checkNamedRequests, l.Submitter, named)
+	b.Queue(fillDisplaced, l.Submitter, l.Token, Bigint(leave.Count), leave.By, leave.EndedRequests)
+	if len(leave.EndedRequests) > 0 {
+		b.Queue(checkNamedRequests, l.Submitter, leave.EndedRequests)
 	}
 	if f := leave.Filling; f != nil {
 		b.Queue(insertFills, l.Submitter, l.Token, Bigint(f.Below), leave.By, PrintableText(leave.Reason))
 	}
-	queueHolds(b, l, leave)
+	b.Queue(insertHolds, l.Submitter, Bigint(leave.Count), leave.Requests)
 }
 
 // openRequests are queued intents, and open payouts that are not stored.
@@ -258,12 +247,9 @@ select (e.released ->> 'count')::bigint
 // last change of the authority. A lost transaction cannot have a nonce beyond that count and
 // the window of that time. ok is false if no release has filled any.
 func (s *Store) FilledCount(ctx context.Context, sub txmanager.Submitter) (count uint64, ok bool, err error) {
-	err = s.db.QueryRow(ctx, filledCount, sub).Scan(&count)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return 0, false, nil
-	case err != nil:
-		return 0, false, fmt.Errorf("read what releases of %s have filled: %w", sub, err)
+	found, err := results.All(ctx, s.db, pgx.RowTo[uint64], filledCount, sub)
+	if len(found) == 0 {
+		return 0, false, results.Wrap(err, "read what releases of %s have filled", sub)
 	}
-	return count, true, nil
+	return found[0], true, nil
 }

@@ -44,7 +44,7 @@ func TestH08ANamedLostRequestNeverRunsAgain(t *testing.T) {
 	}
 	check.Err(t, "posted again", store.ErrRecorded)(db.Create(t.Context(), intent(alice, "lost"), 100))
 	for _, v := range []store.Viewer{shop, operator} {
-		r, err := db.TxByRequest(t.Context(), alice, "lost", v)
+		r, _, err := db.TxWaitingByRequest(t.Context(), alice, "lost", v)
 		if err != nil || r.State != txmanager.Confirmed || r.SubState == nil || *r.SubState != "RECORDED" || r.TxHash == nil || *r.TxHash != foreign.Tx.Hash.String() || r.Receipt == nil {
 			t.Errorf("by request, for %+v: got %+v, %v; want it RECORDED with its hash and its receipt", v, r, err)
 		}
@@ -52,14 +52,14 @@ func TestH08ANamedLostRequestNeverRunsAgain(t *testing.T) {
 			t.Errorf("cancel, for %+v: got %+v, %v; want it CONFIRMED, by its receipt", v, d, err)
 		}
 	}
-	if r, err := db.TxByRequest(t.Context(), alice, "waiting", shop); err != nil || r.TxID != waiting.TxID || r.State != txmanager.Failed {
+	if r, _, err := db.TxWaitingByRequest(t.Context(), alice, "waiting", shop); err != nil || r.TxID != waiting.TxID || r.State != txmanager.Failed {
 		t.Errorf("what waited: got %+v, %v; want it FAILED", r, err)
 	}
 	next := take(t, db, alice, "a/1")
 	if len(next.Queue) != 1 || next.Queue[0].ID != later.TxID || next.NextNonce != 5 || len(next.Open) != 0 {
 		t.Errorf("what is left: got %+v; want the later one alone, at nonce 5", next)
 	}
-	if r, err := db.TxByRequest(t.Context(), bob, "lost", shop); err != nil || r.TxID != elsewhere.TxID || r.State != txmanager.Queued {
+	if r, _, err := db.TxWaitingByRequest(t.Context(), bob, "lost", shop); err != nil || r.TxID != elsewhere.TxID || r.State != txmanager.Queued {
 		t.Errorf("another submitter's: got %+v, %v; want it untouched", r, err)
 	}
 }
@@ -92,7 +92,7 @@ func TestRequestEndedByStatementReportsTheStatement(t *testing.T) {
 		EndedRequests: []txmanager.Naming{{Nonce: 0, RequestID: "lost"}, {Nonce: 1, RequestID: "waiting", TxID: waiting.TxID}},
 	}))
 	for _, id := range []string{"lost", "waiting"} {
-		r, err := db.TxByRequest(t.Context(), alice, id, shop)
+		r, _, err := db.TxWaitingByRequest(t.Context(), alice, id, shop)
 		if err != nil || r.State != txmanager.Confirmed || r.Receipt != nil || r.ConfirmedAt != nil || r.LastError == nil || *r.LastError != txmanager.StatedAsExecuted {
 			t.Errorf("%s: got %+v, %v; want it CONFIRMED on a statement, without a receipt", id, r, err)
 		}

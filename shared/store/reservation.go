@@ -190,16 +190,13 @@ type Reservation struct {
 	Owner     string
 	Until     time.Time // by the database's clock; of an intent it says nothing
 	Over      bool      // its owner may mark it no more
-	TxState   txmanager.State
-	TxHash    string // of the version that was mined, or the last; "": none
-	FirstHash string // of the bytes that its owner marked it used by; "": none
+	FirstHash string    // of the bytes that its owner marked it used by; "": none
 }
 
 const findReservations = `
 select m.tx_id, m.request_id, m.submitter, m.nonce, coalesce(m.reservation, ''), coalesce(m.lock_owner, ''),
        coalesce(m.lock_until, m.created_at),
        coalesce(m.reservation <> 'RESERVED' or m.state <> 'IN_FLIGHT' or m.requested_action is not null or m.lock_until <= clock_timestamp(), true),
-       m.state, coalesce(m.tx_hash, ''),
        coalesce((select v.tx_hash from tx_version v where v.tx_id = m.tx_id and v.version = 1 and m.reservation = 'USED'), '')
   from managed_tx m`
 

@@ -39,7 +39,7 @@ func TestH08RestoredDatabase(t *testing.T) {
 	})
 	check.Equal(t, "what is stored", check.Value(db.Create(t.Context(), intent(alice, "kept"), 10))(t).TxID, kept.TxID)
 	who := store.Viewer{Caller: "shop"}
-	check.Err(t, "a request that may be lost", store.ErrInDoubt)(db.TxByRequest(t.Context(), alice, "lost", who))
+	check.Err(t, "a request that may be lost", store.ErrInDoubt)(store.RecordOf(db.TxWaitingByRequest(t.Context(), alice, "lost", who)))
 	check.Equal(t, "protected, in a foreign database", take(t, db, bob, "a/1").Protected, true)
 	check.Equal(t, "submitters in PROTECT", value[int](t, db, `select count(*) from protect_incident where closed_at is null`), 2)
 
@@ -101,7 +101,7 @@ func TestDoubtIsShownToCallersOnly(t *testing.T) {
 		t.Helper()
 		for s, each := range want {
 			for i, who := range []store.Viewer{shop, stranger, operator} {
-				check.Err(t, fmt.Sprintf("%s, %s, asked by %s", when, s, who.Caller), each[i])(db.TxByRequest(t.Context(), s, "none", who))
+				check.Err(t, fmt.Sprintf("%s, %s, asked by %s", when, s, who.Caller), each[i])(store.RecordOf(db.TxWaitingByRequest(t.Context(), s, "none", who)))
 			}
 		}
 	}
@@ -135,16 +135,16 @@ func TestH08CancelAndQueryInARestoredDatabase(t *testing.T) {
 		check.Err(t, "cancel by a caller", store.ErrInDoubt)(decide(t, db, id, shop, txmanager.ActionCancel))
 		check.Same(t, "a cancel in doubt wrote", contents(t, db, "managed_tx", "tx_decision"), before)
 	}
-	check.Err(t, "a txId that may be lost", store.ErrInDoubt)(db.Tx(t.Context(), unknown, shop))
-	check.Equal(t, "a txId that is stored", check.Value(db.Tx(t.Context(), queued.TxID, shop))(t).State, txmanager.Queued)
+	check.Err(t, "a txId that may be lost", store.ErrInDoubt)(store.RecordOf(db.TxWaiting(t.Context(), unknown, shop)))
+	check.Equal(t, "a txId that is stored", check.Value(store.RecordOf(db.TxWaiting(t.Context(), queued.TxID, shop)))(t).State, txmanager.Queued)
 	check.Equal(t, "cancel by an operator, who reconciles", check.Value(decide(t, db, ran.TxID, operator, txmanager.ActionCancel))(t).SubState, txmanager.Cancelled)
 	check.Err(t, "cancel by a caller of what an operator cancelled because it ran", store.ErrInDoubt)(decide(t, db, ran.TxID, shop, txmanager.ActionCancel))
 
 	check.OK(t)(db.AcceptDatabase(t.Context(), "operator", "reconciled"))
 	check.Equal(t, "cancel in the queue, accepted and in PROTECT", check.Value(decide(t, db, queued.TxID, shop, txmanager.ActionCancel))(t).State, txmanager.Queued)
 	check.Equal(t, "cancel of what has a nonce, once accepted", check.Value(decide(t, db, held.TxID, shop, txmanager.ActionCancel))(t).RequestedAction, txmanager.ActionCancel)
-	check.Err(t, "a txId that nobody has, once accepted", store.ErrNotFound)(db.Tx(t.Context(), unknown, shop))
-	check.Err(t, "a request that may be lost, accepted and in PROTECT", store.ErrInDoubt)(db.TxByRequest(t.Context(), alice, "lost", shop))
+	check.Err(t, "a txId that nobody has, once accepted", store.ErrNotFound)(store.RecordOf(db.TxWaiting(t.Context(), unknown, shop)))
+	check.Err(t, "a request that may be lost, accepted and in PROTECT", store.ErrInDoubt)(store.RecordOf(db.TxWaitingByRequest(t.Context(), alice, "lost", shop)))
 	db.Run(t, releaseAll)
 	check.Equal(t, "cancel in the queue, once released", check.Value(decide(t, db, queued.TxID, shop, txmanager.ActionCancel))(t).SubState, txmanager.Cancelled)
 }
@@ -268,7 +268,7 @@ func TestH08ADistrustedDatabase(t *testing.T) {
 		check.OK(t)(migrations.Distrust(t.Context(), db.URL, "a clone of the 21st"))
 	}
 	check.Err(t, "create", store.ErrProtected)(db.Create(t.Context(), intent(alice, "after"), 100))
-	check.Err(t, "what may be lost", store.ErrInDoubt)(db.Tx(t.Context(), "01a1fda0-b1f9-7b07-a2c1-57c667e395bc", shop))
+	check.Err(t, "what may be lost", store.ErrInDoubt)(store.RecordOf(db.TxWaiting(t.Context(), "01a1fda0-b1f9-7b07-a2c1-57c667e395bc", shop)))
 	check.OK(t)(db.AcceptDatabase(t.Context(), "operator", "reconciled"))
 	check.Equal(t, "protected, once accepted", take(t, db, alice, "a/1").Protected, true)
 }

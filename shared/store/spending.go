@@ -30,9 +30,6 @@ select m.confirmed_at, case when m.state = 'CONFIRMED' then coalesce(d.body ->> 
 
 // Spending lists up to 50 final transactions of the last day, the newest first, and the database's time.
 func (s *Store) Spending(ctx context.Context, sub txmanager.Submitter) (all []Spent, now time.Time, err error) {
-	b := new(pgx.Batch)
-	b.Queue(`select clock_timestamp()`).QueryRow(results.Scan(&now))
-	b.Queue(spending, sub).Query(results.Into(&all, pgx.RowToStructByPos[Spent]))
-	err = s.send(ctx, b)
+	all, now, err = results.AllNow(ctx, s.db, pgx.RowToStructByPos[Spent], spending, sub)
 	return all, now, results.Wrap(err, "read what %s spent", sub)
 }

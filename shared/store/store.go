@@ -11,16 +11,16 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/multitracer"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/shared/batch"
 	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -43,7 +43,9 @@ type Store struct {
 	lane    batch.Lane
 	epochs  epochCache
 	names   nameEpochCache
-	costly  costlyLoads
+
+	// costly are submitters whose load would delay those that share its round trip, by the last load of each alone.
+	costly cache[txmanager.Submitter]
 
 	// usable are pairs of a caller's names and a submitter that the caller may use, by digests: names may be long. They only
 	// save a query before an insert, which checks again. If the insert refuses a pair, the pair is removed. Refusals are not
@@ -94,8 +96,6 @@ type Options struct {
 	// of [WithPatience], while no round trip is under way.
 	AcquireWait time.Duration
 
-	Tracer pgx.QueryTracer // counts; may be nil
-
 	Events   EventMode
 	OnEvents func(context.Context, CommittedEvents) // gets the events, in the context of the statement that made them; nil: they are dropped
 }
@@ -110,43 +110,37 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	cfg.MaxConnIdleTime = 5 * time.Minute
 	cfg.PingTimeout = 2 * time.Second
 	cfg.ConnConfig.ConnectTimeout = 3 * time.Second
-	cfg.ConnConfig.RuntimeParams["fencepost.events"] = string(o.Events)
-	var tracers []pgx.QueryTracer
-	if o.Tracer != nil {
-		tracers = append(tracers, o.Tracer)
-	}
+	cfg.ConnConfig.Tracer = Tracer{o.OnEvents}
 	if o.OnEvents != nil {
-		tracers, cfg.ConnConfig.OnNotice = append(tracers, listener(o.OnEvents)), notice
+		cfg.ConnConfig.OnNotice = notice
 		cfg.ConnConfig.RuntimeParams["client_min_messages"] = "notice"
 	}
-	cfg.ConnConfig.Tracer = multitracer.New(tracers...)
 	if o.Dial != nil {
 		cfg.ConnConfig.DialFunc = o.Dial
 		cfg.ConnConfig.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
 	}
-	for name, d := range map[string]time.Duration{
-		"statement_timeout":                   o.StatementTimeout,
-		"lock_timeout":                        o.LockTimeout,
-		"idle_in_transaction_session_timeout": o.IdleInTransactionTimeout,
-	} {
-		cfg.ConnConfig.RuntimeParams[name] = strconv.FormatInt(d.Milliseconds(), 10)
-	}
-	// A peer that vanished is noticed well within a lease.
-	cfg.ConnConfig.RuntimeParams["tcp_keepalives_idle"] = "3"
-	cfg.ConnConfig.RuntimeParams["tcp_keepalives_interval"] = "1"
-	cfg.ConnConfig.RuntimeParams["tcp_keepalives_count"] = "3"
-	cfg.ConnConfig.RuntimeParams["application_name"] = "fencepost"
-	// Every statement has a key, so the plan is the same for any number of rows. A plan made
-	// while a table or partition was empty must not scan it once it has grown. JIT compilation
-	// never pays off.
-	cfg.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
-	cfg.ConnConfig.RuntimeParams["enable_seqscan"] = "off"
-	cfg.ConnConfig.RuntimeParams["jit"] = "off"
+	milliseconds := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+	maps.Copy(cfg.ConnConfig.RuntimeParams, map[string]string{
+		"application_name": "fencepost",
+		"fencepost.events": string(o.Events),
+
+		"statement_timeout":                   milliseconds(o.StatementTimeout),
+		"lock_timeout":                        milliseconds(o.LockTimeout),
+		"idle_in_transaction_session_timeout": milliseconds(o.IdleInTransactionTimeout),
+
+		// A peer that vanished is noticed well within a lease.
+		"tcp_keepalives_idle": "3", "tcp_keepalives_interval": "1", "tcp_keepalives_count": "3",
+
+		// Every statement has a key, so the plan is the same for any number of rows. A plan made
+		// while a table or partition was empty must not scan it once it has grown. JIT compilation
+		// never pays off.
+		"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off",
+	})
 	db, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	s := &Store{db: db, opts: o, rules: o.Lease}
+	s := &Store{db: db, opts: o, rules: o.Lease, costly: cache[txmanager.Submitter]{lasts: costlyFor}}
 	if o.GasBumpAfter > 0 {
 		s.bumpAfter = &o.GasBumpAfter
 	}
@@ -182,14 +176,12 @@ const (
 
 // fence maps the SQLSTATEs of the database's functions to their errors.
 func fence(err error) error {
-	var pg *pgconn.PgError
-	switch {
-	case !errors.As(err, &pg):
-	case pg.Code == fencedCode:
+	switch pg := results.Refusal(err); pg.Code {
+	case fencedCode:
 		return fmt.Errorf("%s: %w", pg.Message, lease.ErrFenced)
-	case pg.Code == incidentCode:
+	case incidentCode:
 		return fmt.Errorf("%s: %w", pg.Message, txmanager.ErrIncidentClosed)
-	case pg.Code == policyCode:
+	case policyCode:
 		return PolicyError{PolicyRule(pg.Message), pg.Detail}
 	}
 	return err

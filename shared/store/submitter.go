@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -79,22 +78,14 @@ func (s *Store) Register(ctx context.Context, r Registration) (isNew bool, err e
 	var same bool
 	var callers []string
 	var status string
-	var policy *string
-	if r.Policy != nil {
-		text, err := json.Marshal(r.Policy)
-		if err != nil {
-			return false, fmt.Errorf("policy of %s: %w", r.Submitter, err)
-		}
-		policy = new(string(text))
-	}
 	b := new(pgx.Batch)
 	queueCarryOut(ctx, b)
-	b.Queue(insertSubmitter, r.Submitter, r.Signer, Bigint(r.StartNonce), r.StartReason, r.MaxInFlight, r.Callers, r.CreatedBy, policy).
+	b.Queue(insertSubmitter, r.Submitter, r.Signer, Bigint(r.StartNonce), r.StartReason, r.MaxInFlight, r.Callers, r.CreatedBy, r.Policy).
 		Exec(results.Any(&isNew))
 	if proposalOf(ctx) != "" {
 		b.Queue(recordRegistration, r.Submitter, r.CreatedBy)
 	}
-	b.Queue(sameSubmitter, r.Submitter, r.Signer, Bigint(r.StartNonce), r.MaxInFlight, policy).QueryRow(results.Scan(&same, &callers, &status))
+	b.Queue(sameSubmitter, r.Submitter, r.Signer, Bigint(r.StartNonce), r.MaxInFlight, r.Policy).QueryRow(results.Scan(&same, &callers, &status))
 	if err := s.send(ctx, b); err != nil {
 		return false, fmt.Errorf("register %s: %w", r.Submitter, err)
 	}
@@ -235,10 +226,7 @@ func (s *Store) ChangeSigner(ctx context.Context, c SignerChange) (from string, 
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", false, fmt.Errorf("%s: %w", c.Submitter, ErrUnknownSubmitter)
 	}
-	if err != nil {
-		return "", false, fmt.Errorf("change the signer of %s: %w", c.Submitter, err)
-	}
-	return from, changed, nil
+	return from, changed, results.Wrap(err, "change the signer of %s", c.Submitter)
 }
 
 // statusRetired is the status of a submitter that is never used again.
@@ -283,7 +271,7 @@ func (s *Store) Retire(ctx context.Context, r Retirement) error {
 		case err == nil && !changed:
 			return ErrStatusUnchanged
 		}
-		if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == openWorkCode {
+		if pg := results.Refusal(err); pg.Code == openWorkCode {
 			return OpenWorkError{pg.Detail}
 		}
 		return err

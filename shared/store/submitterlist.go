@@ -28,27 +28,23 @@ type SubmitterPlace struct {
 	Name      string // if the list is by name
 }
 
-// The submitters after $1, at most $2. Each statement reads them in the order of an index. That of the active ones reads
-// past the others.
-const (
-	submittersInOrder   = `select n.submitter::text from submitter n where n.submitter > $1 order by n.submitter limit $2`
-	submittersActive    = `select n.submitter::text from submitter n where n.submitter > $1 and n.status = 'ACTIVE' order by n.submitter limit $2`
-	submittersNotActive = `select n.submitter::text from submitter n where n.submitter > $1 and n.status = $3 and n.status <> 'ACTIVE' order by n.submitter limit $2`
-	submittersInProtect = `select p.submitter::text from protect_incident p where p.submitter > $1 and p.closed_at is null order by p.submitter limit $2`
-	submittersByName    = `select n.submitter::text from submitter n where (n.name = '', n.name, n.submitter) > ($3::boolean, $4, $1) order by n.name = '', n.name, n.submitter limit $2`
-)
-
-// pageOfSubmitters shows the submitters that a statement reads.
-func pageOfSubmitters(statement string) string {
-	return viewSubmitters + ` where s.submitter = any (array(` + statement + `))`
+// pageOfSubmitters shows the submitters that a statement reads, in its order: those after $1, at most $2. Each statement
+// reads them in the order of an index. That of the active ones reads past the others.
+func pageOfSubmitters(order, statement string) string {
+	return viewSubmitters + ` where s.submitter = any (array(` + statement + ` limit $2)) order by ` + order
 }
 
 var (
-	listSubmitters          = pageOfSubmitters(submittersInOrder) + ` order by s.submitter`
-	listSubmittersActive    = pageOfSubmitters(submittersActive) + ` order by s.submitter`
-	listSubmittersNotActive = pageOfSubmitters(submittersNotActive) + ` order by s.submitter`
-	listSubmittersProtect   = pageOfSubmitters(submittersInProtect) + ` order by s.submitter`
-	listSubmittersByName    = pageOfSubmitters(submittersByName) + ` order by s.name = '', s.name, s.submitter`
+	listSubmitters = pageOfSubmitters(`s.submitter`,
+		`select n.submitter::text from submitter n where n.submitter > $1 order by n.submitter`)
+	listSubmittersActive = pageOfSubmitters(`s.submitter`,
+		`select n.submitter::text from submitter n where n.submitter > $1 and n.status = 'ACTIVE' order by n.submitter`)
+	listSubmittersNotActive = pageOfSubmitters(`s.submitter`,
+		`select n.submitter::text from submitter n where n.submitter > $1 and n.status = $3 and n.status <> 'ACTIVE' order by n.submitter`)
+	listSubmittersProtect = pageOfSubmitters(`s.submitter`,
+		`select p.submitter::text from protect_incident p where p.submitter > $1 and p.closed_at is null order by p.submitter`)
+	listSubmittersByName = pageOfSubmitters(`s.name = '', s.name, s.submitter`,
+		`select n.submitter::text from submitter n where (n.name = '', n.name, n.submitter) > ($3::boolean, $4, $1) order by n.name = '', n.name, n.submitter`)
 )
 
 // Submitters returns one page of submitters.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -99,14 +100,9 @@ func (s *Store) OverdueProtected(ctx context.Context, grace time.Duration, limit
 // until their tasks have run. It returns the database's clock, which the sweep's next batch
 // and its tasks use.
 func (s *Store) Overdue(ctx context.Context, grace time.Duration, limit int, began time.Time) (found []txmanager.Submitter, now time.Time, err error) {
-	since := &began
-	if began.IsZero() {
-		since = nil
-	}
-	b := new(pgx.Batch)
-	b.Queue(`select clock_timestamp()`).QueryRow(results.Scan(&now))
-	b.Queue(overdue, grace, s.rules.ClockSkewAllowance, limit, since, s.rules.Duration, s.opts.BlockTime).Query(results.Into(&found, pgx.RowTo[txmanager.Submitter]))
-	err = s.send(ctx, b)
+	since := pgtype.Timestamptz{Time: began, Valid: !began.IsZero()}
+	found, now, err = results.AllNow(ctx, s.db, pgx.RowTo[txmanager.Submitter], overdue,
+		grace, s.rules.ClockSkewAllowance, limit, since, s.rules.Duration, s.opts.BlockTime)
 	return found, now, results.Wrap(err, "find overdue submitters")
 }
 

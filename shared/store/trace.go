@@ -14,27 +14,29 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Costs counts every round trip to Postgres on the meter of its context, and makes a span of
-// it if the context's trace is recorded.
-type Costs struct{}
+// Tracer counts every round trip to Postgres on the meter of its context, makes a span of it if the context's
+// trace is recorded, and passes on the events that it made.
+type Tracer struct {
+	onEvents func(context.Context, CommittedEvents) // nil: events are dropped
+}
 
 // endKey is the context key of the function that ends a round trip's span.
 type endKey struct{}
 
 // TraceQueryStart counts a single statement, which commits itself.
-func (Costs) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+func (Tracer) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	telemetry.MeterFrom(ctx).SQL(1, 1)
 	return begin(ctx, conn, data.SQL, 1)
 }
 
-// TraceQueryEnd records the time of the round trip.
-func (Costs) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryEndData) {
-	end(ctx, conn, data.Err)
+// TraceQueryEnd ends the round trip.
+func (t Tracer) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryEndData) {
+	t.end(ctx, conn, data.Err)
 }
 
 // TraceBatchStart counts a pipelined batch as one round trip. It counts explicit commits, or
 // one implicit commit at the end.
-func (Costs) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+func (Tracer) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
 	statements, commits, first := 0, 0, ""
 	for _, q := range data.Batch.QueuedQueries {
 		switch text := strings.TrimSpace(q.SQL); text {
@@ -52,11 +54,11 @@ func (Costs) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.Trace
 }
 
 // TraceBatchQuery counts nothing.
-func (Costs) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (Tracer) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 
-// TraceBatchEnd records the time of the round trip.
-func (Costs) TraceBatchEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchEndData) {
-	end(ctx, conn, data.Err)
+// TraceBatchEnd ends the round trip.
+func (t Tracer) TraceBatchEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchEndData) {
+	t.end(ctx, conn, data.Err)
 }
 
 // begun is the key under which a connection keeps when its round trip began, as a *time.Time that all its
@@ -66,16 +68,16 @@ const begun = "fencepost.begun"
 // shownStatementLength is the number of characters of a statement's text that a span shows.
 const shownStatementLength = 100
 
-// begin keeps when a round trip began, and starts its span if the context's trace is recorded.
+// begin keeps when a round trip began, forgets the notices before it, and starts its span if the context's trace is recorded.
 func begin(ctx context.Context, conn *pgx.Conn, statement string, statements int) context.Context {
-	if conn != nil {
-		at, ok := conn.PgConn().CustomData()[begun].(*time.Time)
-		if !ok {
-			at = new(time.Time)
-			conn.PgConn().CustomData()[begun] = at
-		}
-		*at = time.Now()
+	kept := conn.PgConn().CustomData()
+	delete(kept, noticed)
+	at, ok := kept[begun].(*time.Time)
+	if !ok {
+		at = new(time.Time)
+		kept[begun] = at
 	}
+	*at = time.Now()
 	if !telemetry.Recorded(ctx) {
 		return ctx
 	}
@@ -85,15 +87,19 @@ func begin(ctx context.Context, conn *pgx.Conn, statement string, statements int
 	return context.WithValue(ctx, endKey{}, finish)
 }
 
-// end records the time of a round trip, and ends its span.
-func end(ctx context.Context, conn *pgx.Conn, err error) {
-	if conn != nil {
-		if at, ok := conn.PgConn().CustomData()[begun].(*time.Time); ok {
-			telemetry.SQLTime.Record(ctx, time.Since(*at).Seconds())
-		}
+// end records the time of a round trip, ends its span, and passes on its events.
+func (t Tracer) end(ctx context.Context, conn *pgx.Conn, err error) {
+	kept := conn.PgConn().CustomData()
+	if at, ok := kept[begun].(*time.Time); ok {
+		telemetry.SQLTime.Record(ctx, time.Since(*at).Seconds())
 	}
 	if finish, ok := ctx.Value(endKey{}).(func(error)); ok {
 		finish(err)
+	}
+	news, _ := kept[noticed].(*CommittedEvents)
+	delete(kept, noticed)
+	if news != nil && err == nil && t.onEvents != nil {
+		t.onEvents(ctx, *news)
 	}
 }
 
@@ -141,41 +147,5 @@ func notice(conn *pgconn.PgConn, n *pgconn.Notice) {
 	e := txmanager.Event{Body: json.RawMessage(n.Message)}
 	if err := json.Unmarshal(e.Body, &e); err == nil { // its own members, by the names that the body has
 		news.Events = append(news.Events, e)
-	}
-}
-
-// listener gets the notices at the end of each round trip.
-type listener func(context.Context, CommittedEvents)
-
-// TraceQueryStart implements [pgx.QueryTracer].
-func (l listener) TraceQueryStart(ctx context.Context, conn *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
-	delete(conn.PgConn().CustomData(), noticed)
-	return ctx
-}
-
-// TraceQueryEnd implements [pgx.QueryTracer].
-func (l listener) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryEndData) {
-	l.pass(ctx, conn, data.Err)
-}
-
-// TraceBatchStart implements [pgx.BatchTracer].
-func (l listener) TraceBatchStart(ctx context.Context, conn *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
-	delete(conn.PgConn().CustomData(), noticed)
-	return ctx
-}
-
-// TraceBatchQuery implements [pgx.BatchTracer].
-func (l listener) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
-
-// TraceBatchEnd implements [pgx.BatchTracer].
-func (l listener) TraceBatchEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchEndData) {
-	l.pass(ctx, conn, data.Err)
-}
-
-func (l listener) pass(ctx context.Context, conn *pgx.Conn, err error) {
-	news, _ := conn.PgConn().CustomData()[noticed].(*CommittedEvents)
-	delete(conn.PgConn().CustomData(), noticed)
-	if news != nil && err == nil {
-		l(ctx, *news)
 	}
 }

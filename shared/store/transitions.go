@@ -48,7 +48,7 @@ update managed_tx m
        confirmed_at = case when w.state in ('CONFIRMED', 'FAILED') and w.receipt is not null then clock_timestamp() end,
        event_sequence = m.event_sequence + ` + transitionEvents + `,
        fencing_token = w.token, updated_at = clock_timestamp()
-  from ` + recordSet(transitionColumns, 1, "w") + `
+  from ` + RecordSet(transitionColumns, 1, "w") + `
  where m.tx_id = w.tx_id and m.state = w.from_state and not (m.queued and m.held) and m.submitter is not distinct from w.submitter
    and ` + isHeld + ` and (select true from said)
 returning m.submitter
@@ -107,7 +107,7 @@ var transitionColumns = fencedColumns(
 var insertReceipts = `
 insert into tx_document (tx_id, name, body)
 select w.tx_id, w.name, w.body::json
-  from ` + recordSet(receiptColumns, 0, "w") + `
+  from ` + RecordSet(receiptColumns, 0, "w") + `
  where ` + isHeld + `
    and (select d.tx_id from tx_document d where d.tx_id = w.tx_id and d.name = w.name) is null`
 

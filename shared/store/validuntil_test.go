@@ -54,7 +54,7 @@ func TestValidUntilAtTheCreate(t *testing.T) {
 			for what, again := range map[string]store.Intent{"none": until("shop", "soon", nil), "another": until("shop", "soon", &late)} {
 				check.Err(t, fmt.Sprintf("again with %s", what), store.ErrRequestConflict)(db.Store.Create(t.Context(), again, 1000))
 			}
-			if r, err := db.Tx(t.Context(), id, shop); err != nil || r.ValidUntil == nil || !r.ValidUntil.Equal(soon) {
+			if r, _, err := db.TxWaiting(t.Context(), id, shop); err != nil || r.ValidUntil == nil || !r.ValidUntil.Equal(soon) {
 				t.Errorf("shown: got %v, %v; want %v", r.ValidUntil, err, soon)
 			}
 			page, _, err := db.List(t.Context(), store.ListQuery{Submitter: alice, Size: 10}, shop)

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"encoding/json"
 	"math"
 	"time"
 
@@ -9,13 +8,6 @@ import (
 
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
-
-func fromJSON(text []byte, into any) error {
-	if text == nil {
-		return nil
-	}
-	return json.Unmarshal(text, into)
-}
 
 // micros truncates to microseconds, the precision of Postgres.
 func micros(t *time.Time) *time.Time {

@@ -185,12 +185,13 @@ func scanWaiting(row pgx.CollectableRow) (w Waiting, err error) {
 	return w, err
 }
 
-// TxWaiting is [Store.Tx] with why the transaction waits; nil if it has ended.
+// TxWaiting is the transaction with this id (a UUID), and why it waits; nil if it has ended. The error is
+// [ErrNotFound] if v may not see one, or wraps [ErrInDoubt] in a restored database.
 func (s *Store) TxWaiting(ctx context.Context, txID string, v Viewer) (Record, *Waiting, error) {
 	return s.recordWaiting(ctx, "", "", v, recordColumns+byTxID, []any{txID, v.AllNames(), v.Operator}, explainWait, []any{txID, v.AllNames(), v.Operator, s.opts.Strict})
 }
 
-// TxWaitingByRequest is [Store.TxByRequest] with why the transaction waits; nil if it has ended.
+// TxWaitingByRequest is [Store.TxWaiting] of the submitter's request.
 func (s *Store) TxWaitingByRequest(ctx context.Context, sub txmanager.Submitter, requestID string, v Viewer) (Record, *Waiting, error) {
 	return s.recordWaiting(ctx, sub, requestID, v, recordColumns+byRequest, []any{sub, requestID, v.AllNames(), v.Operator},
 		explainWaitByRequest, []any{requestID, v.AllNames(), v.Operator, s.opts.Strict, sub})

@@ -253,7 +253,7 @@ func cancelAskedAgain(sc scene) act {
 		if committed {
 			want = txmanager.Failed
 		}
-		if r, err := sc.store.Tx(sc.Context(), txID, store.Viewer{Caller: "test"}); err != nil || r.State != want {
+		if r, _, err := sc.store.TxWaiting(sc.Context(), txID, store.Viewer{Caller: "test"}); err != nil || r.State != want {
 			sc.Errorf("read back: got %s, %v; want %s", r.State, err, want)
 		}
 		sc.decided(txID, txmanager.Failed, txmanager.Cancelled, "")
@@ -356,7 +356,10 @@ func warmUp(sc scene) map[string]pgproxy.Counts {
 		})
 		measure("again", func() (err error) { w, err = sc.store.BeginIteration(sc.Context(), w.Lease, true); return err })
 		measure("write", func() error { return errOf(sc.store.Commit(sc.Context(), allocation(w))) })
-		measure("query", func() error { return errOf(sc.store.Tx(sc.Context(), in.TxID, store.Viewer{Operator: true})) })
+		measure("query", func() error {
+			_, _, err := sc.store.TxWaiting(sc.Context(), in.TxID, store.Viewer{Operator: true})
+			return err
+		})
 	}
 	return costs
 }

@@ -156,7 +156,7 @@ func TestACallIsOneRoundTrip(t *testing.T) {
 	l := newLedger(t)
 	l.fund(alice, fine, 100)
 	cfg := check.Value(pgxpool.ParseConfig(l.db.URL))(t)
-	cfg.ConnConfig.Tracer = store.Costs{}
+	cfg.ConnConfig.Tracer = store.Tracer{}
 	db := check.Value(pgxpool.NewWithConfig(t.Context(), cfg))(t)
 	t.Cleanup(db.Close)
 	counted := funding.New(db)

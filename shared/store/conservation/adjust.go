@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/store"
@@ -76,16 +75,13 @@ func (b *Book) Adjust(ctx context.Context, o AdjustmentOrder, core CoreAdjust) (
 		return applied(ctx, tx, d.number)
 	})
 	if err == nil && d.Side != transfer.Funding {
-		err = pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error { return adjustCore(ctx, tx, d, core) })
+		err = store.BeginCarrying(ctx, b.db, func(tx pgx.Tx) error { return adjustCore(ctx, tx, d, core) })
 	}
 	return d.Adjustment, results.Wrap(err, "adjust finding %d", o.FindingID)
 }
 
 // adjustCore makes a recorded adjustment in the trading core.
 func adjustCore(ctx context.Context, tx pgx.Tx, d due, core CoreAdjust) error {
-	if err := store.CarryOut(ctx, tx); err != nil {
-		return err
-	}
 	call := transfer.Call{ReqID: d.key(), UserID: d.Account.UserID, AssetID: d.Account.AssetID, Units: d.Units, CreatedAt: d.first}
 	if err := store.AwaitLedger(ctx, tx, func(ctx context.Context) error { return core(ctx, d.Op, call, d.found) }); err != nil {
 		return err
@@ -184,9 +180,9 @@ func adjustFunding(ctx context.Context, tx pgx.Tx, a due) error {
 
 // applied records that the ledger made the adjustment. [ErrAdjusted] means that it made it for another,
 // equal order.
-func applied(ctx context.Context, db store.Execer, number int64) error {
+func applied(ctx context.Context, db results.DB, number int64) error {
 	_, err := db.Exec(ctx, `update conservation_adjustment set applied_at = clock_timestamp() where id = $1`, number)
-	if broken, ok := errors.AsType[*pgconn.PgError](err); ok && broken.ConstraintName == "one_adjustment_per_finding" {
+	if results.Refusal(err).ConstraintName == "one_adjustment_per_finding" {
 		return ErrAdjusted
 	}
 	return err

@@ -4,12 +4,10 @@ package conservation
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/shared/conservation"
@@ -28,7 +26,7 @@ func New(db *pgxpool.Pool) *Book { return &Book{db: db} }
 const supersededCode = "FP008"
 
 func superseded(err error) error {
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == supersededCode {
+	if pg := results.Refusal(err); pg.Code == supersededCode {
 		return fmt.Errorf("%s: %w", pg.Message, conservation.ErrSuperseded)
 	}
 	return err
@@ -61,15 +59,10 @@ func (b *Book) Begin(ctx context.Context, full bool) (c conservation.Checkpoint,
 		statement string
 		args      []any
 	}{{current, []any{full}}, {current, []any{true}}, {begin, nil}} {
-		var cursors []byte
-		err = b.db.QueryRow(ctx, try.statement, try.args...).Scan(&c.Generation, &c.Version, &cursors, &c.Full, &c.Began)
-		if errors.Is(err, pgx.ErrNoRows) {
-			continue
+		err = b.db.QueryRow(ctx, try.statement, try.args...).Scan(&c.Generation, &c.Version, &c.Cursors, &c.Full, &c.Began)
+		if !errors.Is(err, pgx.ErrNoRows) {
+			break
 		}
-		if err == nil {
-			err = json.Unmarshal(cursors, &c.Cursors)
-		}
-		break
 	}
 	return c, results.Wrap(err, "find the checkpoint")
 }

@@ -22,19 +22,18 @@ select $1, $2, user_id, asset_id, units::numeric
   from unnest($3::bigint[], $4::integer[], $5::text[]) as moved (user_id, asset_id, units)
     on conflict on constraint one_sum_per_account do update set units = conservation_sum.units + excluded.units`
 
-const putEvidence = `
+var putEvidence = `
 insert into conservation_request (generation, req_id, user_id, asset_id, units, debit, deposit, refund, type, final, open)
-select @generation, req_id, user_id, asset_id, units::numeric, nullif(debit, ''), nullif(deposit, ''), nullif(refund, ''), type, final, open
-  from unnest(@reqs::text[], @users::bigint[], @assets::integer[], @units::text[], @debits::text[], @deposits::text[], @refunds::text[], @types::smallint[], @finals::smallint[], @opens::boolean[])
-    as known (req_id, user_id, asset_id, units, debit, deposit, refund, type, final, open)
+select $1, req_id, user_id, asset_id, units, nullif(debit, ''), nullif(deposit, ''), nullif(refund, ''), type, final, open
+  from ` + store.RecordSet(evidenceColumns, 1, "known") + `
     on conflict on constraint one_evidence_per_request do update
        set debit = excluded.debit, deposit = excluded.deposit, refund = excluded.refund,
            type = excluded.type, final = excluded.final, open = excluded.open`
 
-const addScales = `
+var addScales = `
 insert into conservation_scale (generation, side, asset_id, precision)
 select $1, side, asset_id, precision
-  from unnest($2::text[], $3::integer[], $4::smallint[]) as said (side, asset_id, precision)
+  from ` + store.RecordSet(scaleColumns, 1, "said") + `
     on conflict on constraint one_scale_each do nothing`
 
 // putFinding stores a finding, unless it is open already; then it stores that it still is, with the
@@ -93,13 +92,16 @@ func (b *Book) Store(ctx context.Context, s conservation.Step) (out conservation
 	out.Checkpoint = s.From
 	out.Checkpoint.Version++
 	out.Checkpoint.Cursors = s.Cursors
-	batch, err := written(s, &out)
-	if err != nil {
+	batch := new(pgx.Batch)
+	if len(s.Found) == 0 {
+		batch.Queue("begin")
+	}
+	if err := queueStep(batch, s, &out); err != nil {
 		return out, err
 	}
 	if len(s.Found) == 0 {
-		whole := &pgx.Batch{QueuedQueries: slices.Concat(single("begin"), batch.QueuedQueries, single("commit"))}
-		err = b.db.SendBatch(ctx, whole).Close()
+		batch.Queue("commit")
+		err = b.db.SendBatch(ctx, batch).Close()
 	} else {
 		err = pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error {
 			if err := tx.SendBatch(ctx, batch).Close(); err != nil {
@@ -114,25 +116,18 @@ func (b *Book) Store(ctx context.Context, s conservation.Step) (out conservation
 	return out, nil
 }
 
-func single(statement string) []*pgx.QueuedQuery {
-	b := new(pgx.Batch)
-	b.Queue(statement)
-	return b.QueuedQueries
-}
-
-// written queues everything that a step writes but the halts.
-func written(s conservation.Step, out *conservation.Stored) (*pgx.Batch, error) {
-	cursors, err := json.Marshal(s.Cursors)
-	if err != nil {
-		return nil, err
-	}
-	b := new(pgx.Batch)
-	b.Queue(`select conservation_advance($1, $2, $3)`, s.From.Generation, s.From.Version, cursors)
+// queueStep adds everything that a step writes but the halts.
+func queueStep(b *pgx.Batch, s conservation.Step, out *conservation.Stored) error {
+	b.Queue(`select conservation_advance($1, $2, $3)`, s.From.Generation, s.From.Version, s.Cursors)
 	for _, side := range slices.Sorted(maps.Keys(s.Moved)) {
 		queueSums(b, s.From.Generation, side, s.Moved[side])
 	}
-	queueEvidence(b, s.From.Generation, s.Evidence)
-	queueScales(b, s.From.Generation, s.Scales)
+	if len(s.Evidence) > 0 {
+		b.Queue(putEvidence, store.RecordArrays([]any{s.From.Generation}, evidenceColumns, slices.Collect(maps.Values(s.Evidence)))...)
+	}
+	if len(s.Scales) > 0 {
+		b.Queue(addScales, store.RecordArrays([]any{s.From.Generation}, scaleColumns, s.Scales)...)
+	}
 	if s.Lost {
 		b.Queue(`update conservation_checkpoint set over = true where generation = $1`, s.From.Generation)
 	}
@@ -145,7 +140,7 @@ func written(s conservation.Step, out *conservation.Stored) (*pgx.Batch, error) 
 	}
 	for _, f := range s.Found {
 		if err := queueFinding(b, s.From, f, out); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if s.Verdict {
@@ -157,7 +152,7 @@ func written(s conservation.Step, out *conservation.Stored) (*pgx.Batch, error) 
 	if len(s.Owed) > 0 {
 		b.Queue(`insert into conservation_owed (req_id) select unnest($1::text[]) on conflict on constraint one_row_per_owed do nothing`, s.Owed)
 	}
-	return b, nil
+	return nil
 }
 
 func queueSums(b *pgx.Batch, generation int64, side conservation.Side, moved map[conservation.Account]conservation.Sum) {
@@ -172,37 +167,25 @@ func queueSums(b *pgx.Batch, generation int64, side conservation.Side, moved map
 	}
 }
 
-func queueEvidence(b *pgx.Batch, generation int64, all map[string]*conservation.Evidence) {
-	var reqs, units, debits, deposits, refunds []string
-	var users []int64
-	var assets []int32
-	var types []transfer.Type
-	var finals []transfer.State
-	var opens []bool
-	for _, e := range all {
-		reqs, users, assets = append(reqs, e.ReqID), append(users, e.Account.UserID), append(assets, e.Account.AssetID)
-		units = append(units, strconv.FormatUint(e.Units, 10))
-		debits, deposits, refunds = append(debits, string(e.Debit)), append(deposits, string(e.Deposit)), append(refunds, string(e.Refund))
-		types, finals, opens = append(types, e.Type), append(finals, e.Final), append(opens, e.Open())
-	}
-	if len(reqs) > 0 {
-		b.Queue(putEvidence, store.NamedArgs{
-			"generation": generation, "reqs": reqs, "users": users, "assets": assets, "units": units,
-			"debits": debits, "deposits": deposits, "refunds": refunds, "types": types, "finals": finals, "opens": opens,
-		})
-	}
+// evidenceColumns are what evidence gives to [putEvidence].
+var evidenceColumns = []store.RecordColumn[*conservation.Evidence]{
+	store.RecordValue("req_id", "text", func(e **conservation.Evidence) string { return (*e).ReqID }),
+	store.RecordValue("user_id", "bigint", func(e **conservation.Evidence) int64 { return (*e).Account.UserID }),
+	store.RecordValue("asset_id", "integer", func(e **conservation.Evidence) int32 { return (*e).Account.AssetID }),
+	store.RecordValue("units", "numeric", func(e **conservation.Evidence) string { return strconv.FormatUint((*e).Units, 10) }),
+	store.RecordValue("debit", "text", func(e **conservation.Evidence) string { return string((*e).Debit) }),
+	store.RecordValue("deposit", "text", func(e **conservation.Evidence) string { return string((*e).Deposit) }),
+	store.RecordValue("refund", "text", func(e **conservation.Evidence) string { return string((*e).Refund) }),
+	store.RecordValue("type", "smallint", func(e **conservation.Evidence) transfer.Type { return (*e).Type }),
+	store.RecordValue("final", "smallint", func(e **conservation.Evidence) transfer.State { return (*e).Final }),
+	store.RecordValue("open", "boolean", func(e **conservation.Evidence) bool { return (*e).Open() }),
 }
 
-func queueScales(b *pgx.Batch, generation int64, all []conservation.Scale) {
-	var sides []string
-	var assets []int32
-	var precisions []int16
-	for _, s := range all {
-		sides, assets, precisions = append(sides, string(s.Side)), append(assets, s.AssetID), append(precisions, int16(s.Precision))
-	}
-	if len(all) > 0 {
-		b.Queue(addScales, generation, sides, assets, precisions)
-	}
+// scaleColumns are what a scale gives to [addScales].
+var scaleColumns = []store.RecordColumn[conservation.Scale]{
+	store.RecordValue("side", "text", func(s *conservation.Scale) string { return string(s.Side) }),
+	store.RecordValue("asset_id", "integer", func(s *conservation.Scale) int32 { return s.AssetID }),
+	store.RecordValue("precision", "smallint", func(s *conservation.Scale) int16 { return int16(s.Precision) }),
 }
 
 func queueFinding(b *pgx.Batch, from conservation.Checkpoint, f conservation.Finding, out *conservation.Stored) error {
@@ -241,11 +224,7 @@ func putHalts(ctx context.Context, tx pgx.Tx, s conservation.Step, out *conserva
 		return err
 	}
 	for _, h := range conservation.Halts(s.Mode, open, out.Fresh, s.Halts) {
-		text, err := json.Marshal(whyHalted(h.Findings))
-		if err != nil {
-			return err
-		}
-		row := tx.QueryRow(ctx, halt, h.Scope, h.Account.UserID, h.Account.AssetID, text)
+		row := tx.QueryRow(ctx, halt, h.Scope, h.Account.UserID, h.Account.AssetID, whyHalted(h.Findings))
 		if err := row.Scan(&h.Scope, &h.Account.UserID, &h.Account.AssetID); err != nil {
 			return err
 		}

@@ -192,10 +192,8 @@ select submitter, endpoint
 // OverdueStreams lists up to limit delivery queues of each endpoint that a lost task left
 // behind, the oldest first, and the database's clock.
 func (s *Log) OverdueStreams(ctx context.Context, endpoints []string, grace time.Duration, limit int) (all []events.DeliveryQueue, now time.Time, err error) {
-	b := new(pgx.Batch)
-	b.Queue(`select clock_timestamp()`).QueryRow(results.Scan(&now))
-	b.Queue(overdueStreams, endpoints, grace, s.rules.ClockSkewAllowance, limit, events.SilentFrom, events.MaxWait, s.rules.Duration, events.FirstWait).Query(results.Into(&all, pgx.RowToStructByPos[events.DeliveryQueue]))
-	err = s.send(ctx, b)
+	all, now, err = results.AllNow(ctx, s.db, pgx.RowToStructByPos[events.DeliveryQueue], overdueStreams,
+		endpoints, grace, s.rules.ClockSkewAllowance, limit, events.SilentFrom, events.MaxWait, s.rules.Duration, events.FirstWait)
 	return all, now, results.Wrap(err, "find overdue events")
 }
 

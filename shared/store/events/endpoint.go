@@ -193,14 +193,7 @@ func beginAct(ctx context.Context, tx pgx.Tx, endpoint string) error {
 	if err := store.CarryOut(ctx, tx); err != nil {
 		return err
 	}
-	var ours bool
-	if err := tx.QueryRow(ctx, `select is_accepted_database()`).Scan(&ours); err != nil {
-		return err
-	}
-	if !ours {
-		return store.ErrForeign
-	}
-	return nil
+	return store.RequireAccepted(ctx, tx, store.ErrForeign)
 }
 
 // act makes a change and records it, if it changes a row.

@@ -42,7 +42,7 @@ func clockEnvironment(library string) []string {
 // negative. The server follows within about a second. The cluster must have been started with
 // [Options.ClockLibrary].
 func (c *Cluster) SetClock(offset time.Duration) error {
-	if !c.movableClock {
+	if c.opts.ClockLibrary == "" {
 		return errFixedClock
 	}
 	text := fmt.Sprintf("%+.3f\n", offset.Seconds())

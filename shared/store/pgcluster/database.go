@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,18 +14,26 @@ import (
 // connections, so that [Cluster.Clone] can copy it. Later calls with that name return nil at once,
 // concurrent calls wait. If build fails, its error is returned and the next call starts again.
 //
-// Connections that build leaves open are cut. It must not call Template.
+// Connections that build leaves open are cut. It must not call Template with that name.
 func (c *Cluster) Template(ctx context.Context, name string, build func(ctx context.Context, url string) error) error {
-	c.building.Lock()
-	defer c.building.Unlock()
-	if c.built[name] {
+	made, _ := c.templates.LoadOrStore(name, new(template))
+	t := made.(*template)
+	t.building.Lock()
+	defer t.building.Unlock()
+	if t.isBuilt {
 		return nil
 	}
 	if err := c.buildTemplate(ctx, name, build); err != nil {
 		return fmt.Errorf("build template database %s: %w", name, err)
 	}
-	c.built[name] = true
+	t.isBuilt = true
 	return nil
+}
+
+// template is a database that [Cluster.Template] makes.
+type template struct {
+	building sync.Mutex
+	isBuilt  bool // guarded by building
 }
 
 // buildTemplate drops the remains of an earlier attempt and builds the template.

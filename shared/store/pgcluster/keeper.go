@@ -10,11 +10,12 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 )
 
 // keeperScript runs as the parent of Postgres. Its standard input is a pipe whose other end only this
@@ -91,19 +92,18 @@ func (k *keeper) order(ctx context.Context, line string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	name, _, _ := strings.Cut(line, " ")
-	if _, err := k.orders.WriteString(line + "\n"); errors.Is(err, os.ErrClosed) {
-		return fmt.Errorf("%s: %w", name, errStopped)
-	} else if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	_, err := k.orders.WriteString(line + "\n")
+	if errors.Is(err, os.ErrClosed) {
+		err = errStopped
 	}
-	status, err := k.answer(ctx)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	status := "0"
+	if err == nil {
+		status, err = k.answer(ctx)
 	}
-	if status != "0" {
-		return fmt.Errorf("%s: exit status %s, and the log ends with:\n%s", name, status, k.logEnd())
+	if err == nil && status != "0" {
+		err = fmt.Errorf("exit status %s, and the log ends with:\n%s", status, k.logEnd())
 	}
-	return nil
+	return results.Wrap(err, "%s", name)
 }
 
 // answer reads one line. The caller holds mu.
@@ -167,13 +167,7 @@ func credentialOf(name string) (*syscall.Credential, error) {
 	if err != nil {
 		return nil, err
 	}
-	uid, err := strconv.ParseUint(account.Uid, 10, 32)
-	if err != nil {
-		return nil, err
-	}
-	gid, err := strconv.ParseUint(account.Gid, 10, 32)
-	if err != nil {
-		return nil, err
-	}
-	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+	credential := new(syscall.Credential)
+	_, err = fmt.Sscan(account.Uid+" "+account.Gid, &credential.Uid, &credential.Gid)
+	return credential, err
 }

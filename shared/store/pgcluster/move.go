@@ -35,10 +35,8 @@ func (c *Cluster) Upgrade(ctx context.Context) error {
 // openTemplates lets the templates accept connections: pg_upgrade refuses a cluster with a database
 // that accepts none.
 func (c *Cluster) openTemplates(ctx context.Context) error {
-	c.building.Lock()
-	defer c.building.Unlock()
-	for name := range c.built {
-		if err := c.execute(ctx, "alter database "+pgx.Identifier{name}.Sanitize()+" with allow_connections true"); err != nil {
+	for name := range c.templates.Range {
+		if err := c.execute(ctx, "alter database "+pgx.Identifier{name.(string)}.Sanitize()+" with allow_connections true"); err != nil {
 			return err
 		}
 	}
@@ -51,7 +49,7 @@ func (c *Cluster) replace(ctx context.Context, orders ...string) error {
 			return err
 		}
 	}
-	return c.ping(ctx)
+	return c.execute(ctx, "select")
 }
 
 // Replica starts a standby of the cluster, which streams its log and accepts read-only connections. It

@@ -23,8 +23,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/fencepost/fencepost/shared/store/internal/results"
 )
 
@@ -56,13 +54,10 @@ type Cluster struct {
 	opts     Options
 	stop     func() error
 
-	movableClock bool // Options.ClockLibrary was given
-
 	copying sync.Mutex // one copy of a database at a time
 	clones  atomic.Int64
 
-	building sync.Mutex      // one template at a time
-	built    map[string]bool // guarded by building
+	templates sync.Map // by name: *template
 }
 
 // Start makes a new cluster and returns once it accepts connections, in less than a second on an idle
@@ -94,8 +89,8 @@ func launchCluster(ctx context.Context, opts Options, nextPort func() (int, erro
 		return nil, fmt.Errorf("start Postgres: %w", err)
 	}
 	c := &Cluster{
-		keeper: keeper, movableClock: opts.ClockLibrary != "", password: password, opts: opts,
-		stop: sync.OnceValue(keeper.end), built: map[string]bool{},
+		keeper: keeper, password: password, opts: opts,
+		stop: sync.OnceValue(keeper.end),
 	}
 	if err := c.boot(ctx, nextPort, make); err != nil {
 		return nil, fmt.Errorf("start Postgres: %w", errors.Join(err, c.Stop()))
@@ -146,7 +141,7 @@ func (c *Cluster) boot(ctx context.Context, nextPort func() (int, error), make s
 	if err != nil {
 		return err
 	}
-	return c.ping(ctx)
+	return c.execute(ctx, "select")
 }
 
 // configure writes the settings. They replace initdb's, so that a cluster is the same on every machine
@@ -170,15 +165,6 @@ log_timezone = 'UTC'
 	}
 	// initdb made the file, so it keeps the owner that the server requires.
 	return results.Wrap(os.WriteFile(filepath.Join(c.keeper.dir, "data", "postgresql.conf"), []byte(text), 0o600), "configure")
-}
-
-// ping connects once.
-func (c *Cluster) ping(ctx context.Context) error {
-	conn, err := pgx.Connect(ctx, c.URL("postgres"))
-	if err != nil {
-		return fmt.Errorf("connect: %w", err)
-	}
-	return conn.Close(ctx)
 }
 
 // URL returns the superuser's URL for the database with that name, which need not exist. It contains

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 )
 
 // Refusal is a statement that a constraint must refuse. First prepares it. It is an alias, so that
@@ -119,8 +120,7 @@ func (b Bundle) Try(t testing.TB, first, then string) error {
 // Names are those that a query of the catalog finds.
 func (b Bundle) Names(t testing.TB, query string) []string {
 	t.Helper()
-	rows, _ := b.DB.Query(t.Context(), query) // its error is that of the rows
-	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	all, err := results.All(t.Context(), b.DB, pgx.RowTo[string], query)
 	if err != nil || len(all) < 10 {
 		t.Fatalf("catalog: got %v, %v; want at least ten names", all, err)
 	}

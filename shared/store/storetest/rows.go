@@ -15,12 +15,18 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 )
 
 // Run runs a statement without the store. If it updates, inserts or deletes, it must do so with at least one row.
 func (b Bundle) Run(t testing.TB, statement string, args ...any) {
 	t.Helper()
-	tag, err := b.DB.Exec(t.Context(), statement, args...)
+	run(t, b.DB, statement, args)
+}
+
+func run(t testing.TB, db results.DB, statement string, args []any) {
+	t.Helper()
+	tag, err := db.Exec(t.Context(), statement, args...)
 	if err != nil || ((tag.Update() || tag.Insert() || tag.Delete()) && tag.RowsAffected() == 0) {
 		t.Fatalf("%s: got %v, error %v; want rows changed", statement, tag, err)
 	}
@@ -58,17 +64,10 @@ func (b Bundle) Holding(t testing.TB, statement string, args ...any) Session {
 	return s
 }
 
-// Do runs a statement that must succeed, and change at least one row if it
-// changes any table.
+// Do is [Bundle.Run] in the session.
 func (s Session) Do(statement string, args ...any) {
 	s.t.Helper()
-	tag, err := s.Exec(s.t.Context(), statement, args...)
-	if err != nil {
-		s.t.Fatalf("%s: %v", statement, err)
-	}
-	if (tag.Update() || tag.Insert()) && tag.RowsAffected() == 0 {
-		s.t.Fatalf("%s: changed no row", statement)
-	}
+	run(s.t, s.Conn, statement, args)
 }
 
 // Await polls until the condition holds.
@@ -124,13 +123,8 @@ func Blocked[T any](t testing.TB, b Bundle, fragment string, call func() (T, err
 	return ended
 }
 
-// querier is a connection or a pool.
-type querier interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
 // Blocks returns the number of blocks that a statement reads in a session.
-func Blocks(t testing.TB, session querier, statement string, args ...any) int {
+func Blocks(t testing.TB, session results.DB, statement string, args ...any) int {
 	t.Helper()
 	var plan []struct {
 		Plan struct {
@@ -170,11 +164,7 @@ func explain(t testing.TB, conn *pgxpool.Conn, hot, statement string) (string, e
 		  from pg_prepared_statements, unnest(parameter_types) where quote_ident(name) = $1`, hot).Scan(&given); err != nil {
 		return "", err
 	}
-	rows, err := conn.Query(t.Context(), `explain (costs off) execute `+hot+given, pgx.QueryExecModeSimpleProtocol)
-	if err != nil {
-		return "", err
-	}
-	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	lines, err := results.All(t.Context(), conn, pgx.RowTo[string], `explain (costs off) execute `+hot+given, pgx.QueryExecModeSimpleProtocol)
 	return strings.Join(lines, "\n") + "\n", err
 }
 

@@ -3,22 +3,20 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/big"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/migrations"
@@ -27,6 +25,7 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/events"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -71,34 +70,14 @@ func NewIn(t testing.TB, cluster *pgcluster.Cluster) Bundle {
 func NewCopy(t testing.TB, name string, fill func(Bundle)) Bundle {
 	t.Helper()
 	cluster := shared(t)
-	makeTemplate(t, cluster)
-	copied, _ := filled.LoadOrStore(name, new(original))
-	return open(t, cloneOf(t, cluster, copied.(*original).fill(t, cluster, fill)), Rules)
-}
-
-// original is a database that is copied. It is dropped with the cluster.
-type original struct {
-	filling sync.Mutex
-	name    string // "": not filled yet
-}
-
-var filled sync.Map // by name: *original
-
-func (o *original) fill(t testing.TB, cluster *pgcluster.Cluster, fill func(Bundle)) (name string) {
-	t.Helper()
-	o.filling.Lock()
-	defer o.filling.Unlock()
-	if o.name != "" {
-		return o.name
-	}
-	name, _, err := cluster.Clone(t.Context(), template)
-	check.OK(t)(err)
-	b := open(t, cluster.URL(name), Rules)
-	fill(b)
-	b.Store.Close()
-	b.DB.Close() // a database with sessions cannot be copied
-	o.name = name
-	return name
+	check.OK(t)(cluster.Template(t.Context(), name, func(ctx context.Context, url string) error {
+		err := migrate(ctx, url)
+		if err == nil {
+			fill(open(t, url, Rules))
+		}
+		return err
+	}))
+	return open(t, cloneOf(t, cluster, name), Rules)
 }
 
 func open(t testing.TB, url string, rules lease.Rules) Bundle {
@@ -122,7 +101,6 @@ func Options(url string, rules lease.Rules) store.Options {
 	return store.Options{
 		URL: url, MaxConns: 8, Lease: rules,
 		StatementTimeout: 5 * time.Second, LockTimeout: 3 * time.Second, IdleInTransactionTimeout: time.Second,
-		Tracer: store.Costs{},
 	}
 }
 
@@ -137,11 +115,7 @@ func URL(t testing.TB) string {
 // shared is the cluster of this process.
 func shared(t testing.TB) *pgcluster.Cluster {
 	t.Helper()
-	cluster, err := pgcluster.Shared()
-	if err != nil {
-		t.Fatalf("a Postgres for tests: %v", err)
-	}
-	return cluster
+	return check.Value(pgcluster.Shared())(t)
 }
 
 func makeTemplate(t testing.TB, cluster *pgcluster.Cluster) {
@@ -221,12 +195,9 @@ func (b Bundle) Approved(t testing.TB, kind, act string, subject map[string]any)
 }
 
 // Violated is the name of the constraint that refused a statement, by the results of its call.
-func Violated(results ...any) string {
-	err, _ := results[len(results)-1].(error)
-	if refusal, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return refusal.ConstraintName
-	}
-	return fmt.Sprintf("none (error %v)", err)
+func Violated(returned ...any) string {
+	err, _ := returned[len(returned)-1].(error)
+	return cmp.Or(results.Refusal(err).ConstraintName, fmt.Sprintf("none (error %v)", err))
 }
 
 // Signed stands for a signed transaction for nonce n of s. Its bytes are data without a

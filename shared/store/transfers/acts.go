@@ -1,13 +1,13 @@
 package transfers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/internal/results"
@@ -46,14 +46,10 @@ func actTargets(a *transfer.Act) []any {
 
 // carrying runs a query of one row in a transaction that also carries out the context's proposal.
 func (s *Store) carrying(ctx context.Context, targets []any, statement string, args ...any) error {
-	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
-		if err := store.CarryOut(ctx, tx); err != nil {
-			return err
-		}
-		return tx.QueryRow(ctx, statement, args...).Scan(targets...)
-	})
+	return store.BeginCarrying(ctx, s.db, func(tx pgx.Tx) error { return tx.QueryRow(ctx, statement, args...).Scan(targets...) })
 }
 
+// orderMoney stores the order. same is false if another act has its id.
 const orderMoney = actColumns + `, o.same
   from (select (m.act).*, m.same from order_money(@kind, @request, @ledger, @user_id, @asset_id, @units::text::numeric, @by, @reason, @of_service) as m) as o
  cross join lateral (select o.*) as x
@@ -62,33 +58,24 @@ const orderMoney = actColumns + `, o.same
 // OrderMoney implements [transfer.ActStore].
 func (s *Store) OrderMoney(ctx context.Context, o transfer.MoneyOrder) (a transfer.Act, err error) {
 	var same bool
-	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) (err error) {
-		a, same, err = orderMoneyIn(ctx, tx, o)
-		return err
-	})
+	err = s.carrying(ctx, append(actTargets(&a), &same), orderMoney, moneyArgs(o))
 	return a, results.Wrap(moneyError(same, err), "order %s %s", o.Kind, o.RequestID)
 }
 
-// orderMoneyIn stores the order in a transaction that also carries out the context's proposal. same is false if another
-// act has its id.
-func orderMoneyIn(ctx context.Context, tx pgx.Tx, o transfer.MoneyOrder) (a transfer.Act, same bool, err error) {
-	if err := store.CarryOut(ctx, tx); err != nil {
-		return a, false, err
+// moneyArgs are the parameters of [orderMoney].
+func moneyArgs(o transfer.MoneyOrder) store.NamedArgs {
+	return store.NamedArgs{
+		"kind": o.Kind, "request": o.RequestID, "ledger": o.Ledger, "user_id": o.UserID, "asset_id": o.AssetID,
+		"units": strconv.FormatUint(o.Units, 10), "by": o.By, "reason": store.PrintableText(o.Reason), "of_service": o.OfService,
 	}
-	err = tx.QueryRow(ctx, orderMoney,
-		store.NamedArgs{"kind": o.Kind, "request": o.RequestID, "ledger": o.Ledger, "user_id": o.UserID, "asset_id": o.AssetID,
-			"units": strconv.FormatUint(o.Units, 10), "by": o.By, "reason": store.PrintableText(o.Reason), "of_service": o.OfService},
-	).Scan(append(actTargets(&a), &same)...)
-	return a, same, err
 }
 
 // moneyError is the error of an order, as [transfer.ActStore] names it.
 func moneyError(same bool, err error) error {
-	pg, known := errors.AsType[*pgconn.PgError](err)
-	switch {
+	switch pg := results.Refusal(err); {
 	case errors.Is(err, pgx.ErrNoRows):
 		return transfer.ErrForeign
-	case known && pg.Code == serviceLimitCode:
+	case pg.Code == serviceLimitCode:
 		return transfer.ServiceLimitError{Left: pg.Detail}
 	case err == nil && !same:
 		return transfer.ErrActConflict
@@ -107,8 +94,9 @@ select act_id, $3, $4, $5::text::numeric, $6::text::numeric, $7::text::numeric f
 func (s *Store) EndMoney(ctx context.Context, o transfer.MoneyOrder, e transfer.Ending) (transfer.Act, error) {
 	var a transfer.Act
 	var same bool
-	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) (err error) {
-		if a, same, err = orderMoneyIn(ctx, tx, o); err != nil || !same || !a.Open() {
+	err := store.BeginCarrying(ctx, s.db, func(tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, orderMoney, moneyArgs(o)).Scan(append(actTargets(&a), &same)...)
+		if err != nil || !same || !a.Open() {
 			return err
 		}
 		var line, after, upto *string
@@ -147,12 +135,8 @@ func (s *Store) OrderStatus(ctx context.Context, o transfer.StatusOrder) (a tran
 
 // whyNoStatus returns why no status was ordered.
 func (s *Store) whyNoStatus(ctx context.Context, o transfer.StatusOrder) error {
-	var ours bool
-	if err := s.db.QueryRow(ctx, `select is_accepted_database()`).Scan(&ours); err != nil {
-		return err
-	}
-	if !ours || !o.OnlyNarrower {
-		return transfer.ErrForeign
+	if err := store.RequireAccepted(ctx, s.db, transfer.ErrForeign); err != nil || !o.OnlyNarrower {
+		return cmp.Or(err, transfer.ErrForeign)
 	}
 	return transfer.ErrWider
 }
@@ -239,12 +223,6 @@ func (s *Store) DueActs(ctx context.Context, limit int) (ids []int64, now time.T
 		return id, err
 	}, dueActs, limit)
 	return ids, now, results.Wrap(err, "list due acts")
-}
-
-// Now returns the database's time.
-func (s *Store) Now(ctx context.Context) (now time.Time, err error) {
-	err = s.db.QueryRow(ctx, `select date_trunc('milliseconds', clock_timestamp())`).Scan(&now)
-	return now, results.Wrap(err, "read the time")
 }
 
 const actOf = actRows + ` where x.kind = $1 and x.request_id = $2`

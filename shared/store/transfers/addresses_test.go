@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/telemetry"
@@ -335,7 +336,7 @@ func TestHaltStopsOnlyItsScope(t *testing.T) {
 	r := newRig(t)
 	r.offer(t, payable)
 	goes := r.created(t, payout())
-	check.OK(t)(r.OpenHalt(t.Context(), transfers.Halt{Scope: transfers.UserAsset, UserID: goes.UserID + 1, AssetID: goes.AssetID, Evidence: []byte("{}")}))
+	check.OK(t)(r.OpenHalt(t.Context(), transfers.Halt{Scope: conservation.UserAsset, UserID: goes.UserID + 1, AssetID: goes.AssetID, Evidence: []byte("{}")}))
 	r.drive(t, goes.ReqID, transfer.Committed)
 }
 

@@ -1,15 +1,12 @@
 package transfers
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"reflect"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/internal/results"
@@ -40,20 +37,11 @@ func scanAsset(row pgx.CollectableRow) (transfer.Asset, error) {
 
 // Asset returns the asset with that name; nil if there is none.
 func (s *Store) Asset(ctx context.Context, name string) (*transfer.Asset, error) {
-	a, err := results.One(ctx, s.db, scanAsset, assetColumns+` where asset = $1`, name)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
+	found, err := results.All(ctx, s.db, scanAsset, assetColumns+` where asset = $1`, name)
+	if len(found) == 0 {
+		return nil, results.Wrap(err, "find asset %s", name)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("find asset %s: %w", name, err)
-	}
-	return &a, nil
-}
-
-// Assets returns all assets by id.
-func (s *Store) Assets(ctx context.Context) ([]transfer.Asset, error) {
-	all, err := results.All(ctx, s.db, scanAsset, assetColumns+` order by asset_id`)
-	return all, results.Wrap(err, "list assets")
+	return &found[0], nil
 }
 
 const putAsset = `
@@ -135,10 +123,7 @@ select a.asset_id, $2, $3, $4, to_jsonb(a) from assets_tb a where a.asset_id = $
 // error wraps [ErrAssetDiffers], [ErrTermsFixed], [ErrPayerIsPaying], [ErrWiderAsset] or
 // [transfer.ErrForeign].
 func (s *Store) ChangeAsset(ctx context.Context, c AssetChange) (changed bool, err error) {
-	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
-		if err := store.CarryOut(ctx, tx); err != nil {
-			return err
-		}
+	err = store.BeginCarrying(ctx, s.db, func(tx pgx.Tx) (err error) {
 		changed, err = changeAsset(ctx, tx, c)
 		return err
 	})
@@ -146,9 +131,8 @@ func (s *Store) ChangeAsset(ctx context.Context, c AssetChange) (changed bool, e
 }
 
 func changeAsset(ctx context.Context, tx pgx.Tx, c AssetChange) (bool, error) {
-	var ours bool
-	if err := tx.QueryRow(ctx, `select is_accepted_database()`).Scan(&ours); err != nil || !ours {
-		return false, cmp.Or(err, transfer.ErrForeign)
+	if err := store.RequireAccepted(ctx, tx, transfer.ErrForeign); err != nil {
+		return false, err
 	}
 	if _, err := tx.Exec(ctx, lockAsset, c.Asset.Name); err != nil {
 		return false, err
@@ -212,9 +196,8 @@ func (c AssetChange) check(known []transfer.Asset) error {
 
 // termsError names the refusals of the database's guard_asset_terms.
 func termsError(err error) error {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	switch {
-	case !ok || pg.Code != termsCode:
+	switch pg := results.Refusal(err); {
+	case pg.Code != termsCode:
 		return err
 	case pg.ConstraintName == "payer_of_open_payouts":
 		return ErrPayerIsPaying

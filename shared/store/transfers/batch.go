@@ -166,7 +166,7 @@ func (t *transaction) queue() *pgx.Batch {
 	t.queueMoves(b)
 	t.queuePostponements(b)
 	if len(t.creations) > 0 {
-		t.queueInserts(b)
+		b.Queue(insertTransfers, store.RecordArrays(nil, creationColumns, t.creations)...).Query(t.scanWritten)
 	}
 	b.Queue("commit").Exec(results.Done(&t.committed))
 	return b

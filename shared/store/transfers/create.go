@@ -3,13 +3,11 @@ package transfers
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/internal/results"
@@ -40,7 +38,7 @@ insert into transfers_tb as t (req_id, cid, user_id, asset_id, amount, precision
        payout_submitter, payout_chain_id, payout_token, payout_address, payout_base_units, payout_payload)
 select r.req_id, nullif(r.cid, ''), r.user_id, a.asset_id, r.amount, a.precision, r.type, case r.type when 2 then 2 else 1 end,
        p.submitter, p.chain_id, p.token, p.address, p.base_units, p.payload
-  from ` + creationRecords + `
+  from ` + store.RecordSet(creationColumns, 0, "r") + `
   join assets_tb a on a.asset = r.asset
   left join lateral (select nullif(r.payer, '') as submitter, r.chain_id, nullif(r.token, '') as token, r.address,
                             r.base_units, r.payload::jsonb as payload) as p on r.type = 3
@@ -163,8 +161,6 @@ var creationColumns = []store.RecordColumn[*creation]{
 	store.RecordValue("payload", "text", func(c **creation) string { return string((*c).payout().Payload) }),
 }
 
-var creationRecords = store.OrderedRecordSet(creationColumns, 0, "r")
-
 func (t *transaction) queueUserLocks(b *pgx.Batch) {
 	var users []int64
 	var limited, pays []bool
@@ -174,10 +170,6 @@ func (t *transaction) queueUserLocks(b *pgx.Batch) {
 		limited = append(limited, c.terms.Limits != (transfer.Limits{}) || c.Payout != nil && c.terms.Addresses.Required)
 	}
 	b.Queue(lockUsers, store.NamedArgs{"users": users, "limited": limited, "assets": assets, "pays": pays})
-}
-
-func (t *transaction) queueInserts(b *pgx.Batch) {
-	b.Queue(insertTransfers, store.RecordArrays(nil, creationColumns, t.creations)...).Query(t.scanWritten)
 }
 
 // queueFinds reads the stored transfer of each request that was not inserted.
@@ -234,11 +226,10 @@ func (s *Store) Create(ctx context.Context, r transfer.Request, terms transfer.T
 // refusedPayer is [transfer.ErrRetired] if the database refused a payout or an asset because its payer is
 // retired. It is [transfer.ErrMoved] if the payer was replaced since the asset was read, and otherwise err.
 func refusedPayer(err error) error {
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	switch {
-	case ok && pg.ConstraintName == "retired_pays_nothing":
+	switch results.Refusal(err).ConstraintName {
+	case "retired_pays_nothing":
 		return transfer.ErrRetired
-	case ok && pg.ConstraintName == "payout_of_the_payer":
+	case "payout_of_the_payer":
 		return transfer.ErrMoved
 	}
 	return err

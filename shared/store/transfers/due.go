@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -30,27 +31,15 @@ update transfers_tb t
         order by x.swept_at, x.transfer_id
         limit $2
           for no key update of x skip locked)
-returning t.req_id, t.retry_count`
+returning t.req_id`
 
-// Due is a transfer that the sweep must step.
-type Due struct {
-	ReqID      string
-	RetryCount int // part of the name of its step's task
-}
-
-// Due takes up to limit transfers that are due now, those first that were not taken for longest. It
+// Due takes up to limit transfers that are due now, by req_id, those first that were not taken for longest. It
 // takes none that was taken since the sweep began: two sweeps share the work. A zero began is now.
 // After rescueAfter a planned attempt counts as lost, and so does the worker of a transfer without
 // a plan. Due returns the database's clock, which the sweep's next batch uses.
-func (s *Store) Due(ctx context.Context, rescueAfter time.Duration, limit int, began time.Time) (found []Due, now time.Time, err error) {
-	since := &began
-	if began.IsZero() {
-		since = nil
-	}
-	b := new(pgx.Batch)
-	b.Queue(`select clock_timestamp()`).QueryRow(results.Scan(&now))
-	b.Queue(due, rescueAfter, limit, since).Query(results.Into(&found, pgx.RowToStructByPos[Due]))
-	err = s.send(ctx, b)
+func (s *Store) Due(ctx context.Context, rescueAfter time.Duration, limit int, began time.Time) (found []string, now time.Time, err error) {
+	since := pgtype.Timestamptz{Time: began, Valid: !began.IsZero()}
+	found, now, err = results.AllNow(ctx, s.db, pgx.RowTo[string], due, rescueAfter, limit, since)
 	return found, now, results.Wrap(err, "find transfers to step")
 }
 

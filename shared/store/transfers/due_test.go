@@ -19,12 +19,7 @@ func (b bench) due(t testing.TB, limit int, began time.Time) ([]string, time.Tim
 	t.Helper()
 	found, now, err := b.Due(t.Context(), time.Minute, limit, began)
 	check.OK(t)(err)
-	all := []string{}
-	for _, d := range found {
-		all = append(all, d.ReqID)
-	}
-	slices.Sort(all)
-	return all, now
+	return append([]string{}, slices.Sorted(slices.Values(found))...), now
 }
 
 // old makes the times of the transfer's last change older.

@@ -18,7 +18,7 @@ var HotStatements = map[string]string{
 	"howLatePending": howLate + latePending, "howLateRefunds": howLate + lateRefunds,
 	"record": record, "answer": answer, "history": history, "resolutions": resolutions, "acknowledge": acknowledge, "acknowledgements": acknowledgements,
 	"findPayoutObstacles": findPayoutObstacles, "addAddress": addAddress, "removeAddress": removeAddress,
-	"listOf": listOf, "listEnded": listEnded, "listOpen": listOpen, "inList": inList, "placeOf": placeOf,
+	"inList":    inList,
 	"allWanted": windowOfAll.wanted(), "openWanted": windowOfOpen.wanted(), "failedWanted": windowOfFailed.wanted(), "userWanted": windowOfUser.wanted(), "endedWanted": windowOfEnded.wanted(), "endedLast": windowOfEnded.last(),
 	"olderWanted": windowOfOlder.wanted(), "olderLast": windowOfOlder.last(), "usersOpenWanted": windowOfUsersOpen.wanted(), "usersOpenLast": windowOfUsersOpen.last(),
 	"allLast": windowOfAll.last(), "openLast": windowOfOpen.last(), "failedLast": windowOfFailed.last(), "userLast": windowOfUser.last(),

@@ -8,32 +8,20 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/internal/results"
-)
-
-// Scope is the extent of a halt.
-type Scope string
-
-// The scopes.
-const (
-	UserAsset Scope = "user_asset" // transfers of one asset by one user
-	OneAsset  Scope = "asset"
-	Everyone  Scope = "all"
 )
 
 // Halt prevents new transfers from beginning until an operator resumes. Transfers that have begun
 // continue.
 type Halt struct {
-	ID           int64
-	Scope        Scope
-	UserID       int64 // of [UserAsset]; else 0
-	AssetID      int32 // 0 for [Everyone]
-	Since        time.Time
-	Evidence     []byte // JSON
-	ResumedAt    *time.Time
-	ResumedBy    string
-	ResumeReason string
+	ID       int64
+	Scope    conservation.Scope
+	UserID   int64 // of [conservation.UserAsset]; else 0
+	AssetID  int32 // 0 for [conservation.All]
+	Since    time.Time
+	Evidence []byte // JSON
 }
 
 // ErrNotHalted reports a halt that does not exist or is not open. Nothing was changed.
@@ -63,8 +51,7 @@ const (
 	countHalts = `select count(*) from transfer_halt where resumed_at is null`
 
 	openHalts = `
-select halt_id, scope, coalesce(user_id, 0), coalesce(asset_id, 0), since, evidence::text::bytea,
-       resumed_at, coalesce(resumed_by, ''), coalesce(resume_reason, '')
+select halt_id, scope, coalesce(user_id, 0), coalesce(asset_id, 0), since, evidence::text::bytea
   from transfer_halt
  where resumed_at is null
  order by halt_id desc

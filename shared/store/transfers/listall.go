@@ -3,9 +3,6 @@ package transfers
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
-	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,8 +13,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// AllQuery requests one page of the transfers of all users, newest first.
-type AllQuery struct {
+// ListQuery requests one page of transfers, newest first.
+type ListQuery struct {
 	State  *transfer.State // nil: any state
 	UserID int64           // 0: any user
 	Asset  string          // the asset's name; "": any asset
@@ -38,6 +35,15 @@ const (
 	allWindows = 100
 )
 
+// A window begins after the transfer @after, or with the newest, and has those that were created before @created_before. The
+// two are the place from which it is read: in the order of times also a row that was created at that time, which the filters
+// leave out.
+const (
+	afterID   = `coalesce((select p.transfer_id from transfers_tb p where p.req_id = @after), 9223372036854775807)`
+	afterTime = `least(coalesce((select p.created_at from transfers_tb p where p.req_id = @after), 'infinity'), @created_before::timestamptz)`
+	afterBoth = `(` + afterTime + `, ` + afterID + `)`
+)
+
 // window is the next transfers in the order of an index, after a position. It ends at [allWindow] rows, or with the
 // list.
 type window struct {
@@ -48,17 +54,17 @@ type window struct {
 var (
 	windowOfAll = window{`
   select f.transfer_id, f.created_at from transfers_tb f
-   where f.transfer_id < @before order by f.transfer_id desc limit ` + allWindow, `w.transfer_id desc`}
+   where f.transfer_id < ` + afterID + ` order by f.transfer_id desc limit ` + allWindow, `w.transfer_id desc`}
 
 	// Those that are older than a time, by the times in their req_ids: no index of all transfers has created_at. A process
-	// makes the req_id before the database sets created_at, by another clock. See [place.olderThan].
+	// makes the req_id before the database sets created_at, by another clock. See [newestBefore].
 	windowOfOlder = window{`
   select f.transfer_id, f.created_at from transfers_tb f
-   where f.req_id < @before_req and f.created_at < @before_time order by f.req_id desc limit ` + allWindow, `t.req_id desc`}
+   where f.req_id < least(nullif(@after, ''), @newest) and f.created_at < @created_before order by f.req_id desc limit ` + allWindow, `t.req_id desc`}
 
 	windowOfOpen = window{`
   select f.transfer_id, f.created_at from transfers_tb f
-   where f.open and (f.created_at, f.transfer_id) < (@before_time, @before)
+   where f.open and (f.created_at, f.transfer_id) < ` + afterBoth + `
    order by f.created_at desc, f.transfer_id desc limit ` + allWindow,
 		`w.created_at desc, w.transfer_id desc`}
 
@@ -66,26 +72,27 @@ var (
 	// each transition would write it. Of those before a time, the filters leave out the newer ones.
 	windowOfFailed = window{`
   select h.transfer_id, h.at as created_at from transfer_history h
-   where h.state = @failed and h.state in (-10, -30) and h.transfer_id < @before order by h.transfer_id desc limit ` + allWindow, `w.transfer_id desc`}
+   where h.state = @state::smallint and h.state in (-10, -30) and h.transfer_id < ` + afterID + ` order by h.transfer_id desc limit ` + allWindow, `w.transfer_id desc`}
 
+	// The index orders a user's transfers by time; all of the same microsecond are read and sorted.
 	windowOfUser = window{`
   select f.transfer_id, f.created_at
     from (select u.transfer_id, u.created_at from transfers_tb u
-           where u.user_id = @owner and (u.created_at, u.transfer_id) < (@before_time, @before)
-           order by u.created_at desc fetch first ` + allWindow + ` rows with ties) as f
-   order by f.created_at desc, f.transfer_id desc limit ` + allWindow,
+           where u.user_id = @user and (u.created_at, u.transfer_id) < ` + afterBoth + `
+           order by u.created_at desc fetch first (@cut) rows with ties) as f
+   order by f.created_at desc, f.transfer_id desc limit @cut`,
 		`w.created_at desc, w.transfer_id desc`}
 
-	// The condition is that of [listOpen].
+	// No index of all users has the condition.
 	windowOfUsersOpen = window{`
   select u.transfer_id, u.created_at from transfers_tb u
-   where u.user_id = @owner and u.ended is null and (u.created_at, u.transfer_id) < (@before_time, @before)
+   where u.user_id = @user and u.ended is null and (u.created_at, u.transfer_id) < ` + afterBoth + `
    order by u.created_at desc, u.transfer_id desc limit ` + allWindow,
 		`w.created_at desc, w.transfer_id desc`}
 
 	windowOfEnded = window{`
   select u.transfer_id, u.created_at from transfers_tb u
-   where u.user_id = @owner and u.ended = @ended and (u.created_at, u.transfer_id) < (@before_time, @before)
+   where u.user_id = @user and u.ended = @state::smallint and (u.created_at, u.transfer_id) < ` + afterBoth + `
    order by u.created_at desc, u.transfer_id desc limit ` + allWindow,
 		`w.created_at desc, w.transfer_id desc`}
 )
@@ -98,7 +105,7 @@ with w as materialized (select * from (` + w.rows + `) as w limit @cut
   from w
   join lateral (select * from transfers_tb f where f.transfer_id = w.transfer_id offset 0) t on true -- by the index, one by one
   join assets_tb a on a.asset_id = t.asset_id
- where (@state::smallint is null or t.state = @state) and (@user = 0 or t.user_id = @user) and (@asset = '' or a.asset = @asset)
+ where (@state::smallint is null or t.state = @state) and (@user::bigint = 0 or t.user_id = @user) and (@asset = '' or a.asset = @asset)
    and (@created_before::timestamptz is null or t.created_at < @created_before)
  order by ` + w.order + `
  limit @size`
@@ -107,21 +114,16 @@ with w as materialized (select * from (` + w.rows + `) as w limit @cut
 // last reads the last transfer of a full window; no row if the list ends in it.
 func (w window) last() string {
 	return `
-select l.transfer_id, l.created_at, (select t.req_id from transfers_tb t where t.transfer_id = l.transfer_id)
+select (select t.req_id from transfers_tb t where t.transfer_id = l.transfer_id)
   from (select * from (` + w.rows + `) as w offset ` + allWindow + ` - 1) as l`
 }
 
-// place is the position of a transfer in the lists.
-type place struct {
-	ID    int64
-	At    time.Time
-	ReqID string
-}
-
-const placeOf = `select transfer_id, created_at, req_id from transfers_tb where req_id = $1`
+// inList tells whether @after is a transfer, and of a user's own list one of the user.
+const inList = `
+select @after = '' or exists (select from transfers_tb where req_id = @after and (not @own or user_id = @user))`
 
 // windowFor chooses the index that answers the query. The error is [ErrNoIndex] if there is none.
-func (q AllQuery) windowFor() (window, error) {
+func (q ListQuery) windowFor() (window, error) {
 	switch s := q.State; {
 	case q.UserID != 0:
 		return q.windowOfOne(), nil
@@ -138,7 +140,7 @@ func (q AllQuery) windowFor() (window, error) {
 }
 
 // windowOfOne is the window of a query for one user.
-func (q AllQuery) windowOfOne() window {
+func (q ListQuery) windowOfOne() window {
 	switch s := q.State; {
 	case s == nil:
 		return windowOfUser
@@ -149,111 +151,90 @@ func (q AllQuery) windowOfOne() window {
 }
 
 // passesAllOf reports whether the filters let each transfer of the window pass.
-func (q AllQuery) passesAllOf(w window) bool {
+func (q ListQuery) passesAllOf(w window) bool {
 	switch {
 	case q.Asset != "":
 		return false
-	case w == windowOfAll, w == windowOfUser, w == windowOfOlder:
+	case w == windowOfAll, w == windowOfOlder:
 		return q.State == nil
 	case w == windowOfFailed:
 		return q.UserID == 0 && q.Before == nil
+	case w == windowOfUser:
+		return q.State == nil && q.Before == nil
 	}
-	return w == windowOfEnded
+	return w == windowOfEnded && q.Before == nil
+}
+
+// List returns one page of the user's transfers, and the cursor of the next; "" at the end. The error wraps
+// [store.ErrCursor] if After is not a transfer of the user.
+func (s *Store) List(ctx context.Context, q ListQuery) (page []transfer.Transfer, next string, err error) {
+	page, next, err = s.listWindows(ctx, q.windowOfOne(), q, true)
+	return page, next, results.Wrap(err, "list transfers of user %d", q.UserID)
 }
 
 // ListAll returns one page of the transfers of all users, and the cursor of the next page; "" at the end. It
 // reads one window after another until the page is full. Only after [allWindows] windows a page can be shorter
-// and still have a cursor. The error is [ErrNoIndex], or [store.ErrCursor] if After is not a transfer.
-func (s *Store) ListAll(ctx context.Context, q AllQuery) (page []transfer.Transfer, next string, err error) {
+// and still have a cursor. The error is [ErrNoIndex], or wraps [store.ErrCursor] if After is not a transfer.
+func (s *Store) ListAll(ctx context.Context, q ListQuery) (page []transfer.Transfer, next string, err error) {
 	w, err := q.windowFor()
 	if err != nil {
 		return nil, "", err
 	}
-	return s.listWindows(ctx, w, q)
+	page, next, err = s.listWindows(ctx, w, q, false)
+	return page, next, results.Wrap(err, "list transfers")
 }
 
 // maxSkew is the most by which the time in a req_id may be ahead of the database's clock.
 const maxSkew = time.Minute
 
-// olderThan is the place from which a list has only transfers created before a time: at, or a later one.
-func (at place) olderThan(before time.Time) place {
-	if !at.At.Before(before) {
-		at.ID, at.At = 0, before
+// newestBefore is above the req_ids of all transfers that were created before a time; nil: of any time.
+func newestBefore(before *time.Time) *string {
+	if before == nil {
+		return nil
 	}
 	var newest ulid.ULID
 	_ = newest.SetTime(ulid.Timestamp(before.Add(maxSkew))) // a time after the year 10889 leaves the lowest of all
-	if at.ReqID == "" || at.ReqID > newest.String() {
-		at.ReqID = newest.String()
-	}
-	return at
+	return new(newest.String())
 }
 
-// listWindows reads a page by one window after another.
-func (s *Store) listWindows(ctx context.Context, w window, q AllQuery) (page []transfer.Transfer, next string, err error) {
-	at := place{ID: math.MaxInt64, At: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}
-	if q.After != "" {
-		switch at, err = results.One(ctx, s.db, pgx.RowToStructByPos[place], placeOf, q.After); {
-		case errors.Is(err, pgx.ErrNoRows):
-			return nil, "", store.ErrCursor
-		case err != nil:
-			return nil, "", fmt.Errorf("list transfers: %w", err)
-		}
-	}
-	if q.Before != nil && w != windowOfFailed { // which is in the order of the transfers' numbers, from the newest on
-		at = at.olderThan(*q.Before)
-	}
+// listWindows reads a page by one window after another. own is as in [inList].
+func (s *Store) listWindows(ctx context.Context, w window, q ListQuery, own bool) (page []transfer.Transfer, next string, err error) {
 	for range allWindows {
-		rows, end, err := s.readWindow(ctx, q, w, at, q.Size+1-len(page))
+		rows, end, err := s.readWindow(ctx, w, q, own, q.Size+1-len(page))
 		if err != nil {
-			return nil, "", fmt.Errorf("list transfers: %w", err)
+			return nil, "", err
 		}
 		if page = append(page, rows...); len(page) > q.Size {
 			return page[:q.Size], page[q.Size-1].ReqID, nil
 		}
-		if end == nil {
+		if end == "" {
 			return page, "", nil
 		}
-		at = *end
+		q.After = end
 	}
-	return page, at.ReqID, nil
+	return page, q.After, nil
 }
 
-// argsOf are the parameters of both statements of a window.
-func (q AllQuery) argsOf(w window, at place) store.NamedArgs {
-	switch w {
-	case windowOfAll:
-		return store.NamedArgs{"before": at.ID}
-	case windowOfFailed:
-		return store.NamedArgs{"before": at.ID, "failed": int16(*q.State)}
-	case windowOfOlder:
-		return store.NamedArgs{"before_req": at.ReqID, "before_time": *q.Before}
-	}
-	args := store.NamedArgs{"before": at.ID, "before_time": at.At}
-	if w != windowOfOpen {
-		args["owner"] = q.UserID
-	}
-	if w == windowOfEnded {
-		args["ended"] = int16(*q.State)
-	}
-	return args
-}
-
-// readWindow reads the wanted transfers of the window after a place, and the place where the window ends; nil if
-// the list ends in it.
-func (s *Store) readWindow(ctx context.Context, q AllQuery, w window, at place, size int) (rows []transfer.Transfer, end *place, err error) {
-	var state *int16
-	if q.State != nil {
-		state = new(int16(*q.State))
-	}
-	b := new(pgx.Batch)
+// readWindow reads at most size wanted transfers of the window, and the transfer with which the window ends; "" if the
+// list ends in it.
+func (s *Store) readWindow(ctx context.Context, w window, q ListQuery, own bool, size int) (rows []transfer.Transfer, end string, err error) {
+	var known bool
 	cut := windowRows
 	if q.passesAllOf(w) {
-		cut = size
+		cut = min(size, windowRows)
 	}
-	wanted := store.NamedArgs{"state": state, "user": q.UserID, "asset": q.Asset, "size": size, "cut": cut, "created_before": q.Before}
-	maps.Copy(wanted, q.argsOf(w, at))
-	b.Queue(w.wanted(), wanted).Query(results.Into(&rows, scanTransfer))
-	b.Queue(w.last(), q.argsOf(w, at)).Query(results.First(&end, pgx.RowToStructByPos[place]))
-	err = s.send(ctx, b)
+	args := pgx.NamedArgs{
+		"after": q.After, "own": own, "user": q.UserID, "state": q.State, "asset": q.Asset, "created_before": q.Before, "newest": newestBefore(q.Before),
+		"size": size, "cut": cut,
+	}
+	b := new(pgx.Batch)
+	b.Queue(inList, args).QueryRow(results.Scan(&known))
+	b.Queue(w.wanted(), args).Query(results.Into(&rows, scanTransfer))
+	if cut == windowRows { // of fewer rows that all pass, fewer than the size are the last
+		b.Queue(w.last(), args).QueryRow(results.Maybe(&end))
+	}
+	if err = s.send(ctx, b); err == nil && !known {
+		err = store.ErrCursor
+	}
 	return rows, end, err
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // pagesOf returns the sizes of a list's pages and all its req_ids in order.
-func pagesOf(t *testing.T, b bench, q transfers.AllQuery) (sizes []int, all []string) {
+func pagesOf(t *testing.T, b bench, q transfers.ListQuery) (sizes []int, all []string) {
 	t.Helper()
 	for {
 		page, next, err := b.ListAll(t.Context(), q)
@@ -64,37 +64,37 @@ func TestListAllHasFullPages(t *testing.T) {
 	slices.Reverse(failed)
 	refused, rolled, pending, initial, committed := transfer.Failed, transfer.RolledBack, transfer.TargetPending, transfer.Init, transfer.Committed
 	for name, c := range map[string]struct {
-		q     transfers.AllQuery
+		q     transfers.ListQuery
 		sizes []int
 		all   []string
 	}{
-		"failed":              {transfers.AllQuery{State: &refused, Size: 2}, []int{2, 2, 1}, failed},
-		"failed, exactly":     {transfers.AllQuery{State: &refused, Size: 5}, []int{5}, failed},
-		"failed of a user":    {transfers.AllQuery{State: &refused, UserID: 8, Size: 5}, []int{0}, nil},
-		"failed of an asset":  {transfers.AllQuery{State: &refused, Asset: "EUR", Size: 5}, []int{0}, nil},
-		"refunded":            {transfers.AllQuery{State: &rolled, Size: 5}, []int{1}, []string{back}},
-		"in flight":           {transfers.AllQuery{State: &pending, Size: 5}, []int{0}, nil},
-		"not begun":           {transfers.AllQuery{State: &initial, Asset: "USDT", Size: 5}, []int{1}, []string{open}},
-		"of a user":           {transfers.AllQuery{UserID: 9, Size: 5}, []int{1}, []string{stranger}},
-		"of a user, by state": {transfers.AllQuery{UserID: 9, State: &committed, Asset: "USDT", Size: 5}, []int{1}, []string{stranger}},
+		"failed":              {transfers.ListQuery{State: &refused, Size: 2}, []int{2, 2, 1}, failed},
+		"failed, exactly":     {transfers.ListQuery{State: &refused, Size: 5}, []int{5}, failed},
+		"failed of a user":    {transfers.ListQuery{State: &refused, UserID: 8, Size: 5}, []int{0}, nil},
+		"failed of an asset":  {transfers.ListQuery{State: &refused, Asset: "EUR", Size: 5}, []int{0}, nil},
+		"refunded":            {transfers.ListQuery{State: &rolled, Size: 5}, []int{1}, []string{back}},
+		"in flight":           {transfers.ListQuery{State: &pending, Size: 5}, []int{0}, nil},
+		"not begun":           {transfers.ListQuery{State: &initial, Asset: "USDT", Size: 5}, []int{1}, []string{open}},
+		"of a user":           {transfers.ListQuery{UserID: 9, Size: 5}, []int{1}, []string{stranger}},
+		"of a user, by state": {transfers.ListQuery{UserID: 9, State: &committed, Asset: "USDT", Size: 5}, []int{1}, []string{stranger}},
 	} {
 		sizes, all := pagesOf(t, b, c.q)
 		if !slices.Equal(sizes, c.sizes) || !slices.Equal(all, c.all) {
 			t.Errorf("%s: got pages of %v with %v, want %v with %v", name, sizes, all, c.sizes, c.all)
 		}
 	}
-	sizes, all := pagesOf(t, b, transfers.AllQuery{Size: 1000})
+	sizes, all := pagesOf(t, b, transfers.ListQuery{Size: 1000})
 	seen := slices.Compact(slices.Sorted(slices.Values(all)))
 	if want := 20_008; len(all) != want || len(seen) != want || len(sizes) != 21 || slices.Min(sizes) != 8 {
 		t.Errorf("all: got pages of %v with %d rows, %d different; want 21 pages with %d", sizes, len(all), len(seen), want)
 	}
-	if sizes, all := pagesOf(t, b, transfers.AllQuery{UserID: 7, Size: 1000}); len(all) != 10_006 || len(sizes) != 11 || !strings.HasPrefix(all[0], "01") || all[len(all)-1] != failed[4] {
+	if sizes, all := pagesOf(t, b, transfers.ListQuery{UserID: 7, Size: 1000}); len(all) != 10_006 || len(sizes) != 11 || !strings.HasPrefix(all[0], "01") || all[len(all)-1] != failed[4] {
 		t.Errorf("of the largest user: got pages of %v with %d rows", sizes, len(all))
 	}
-	for name, q := range map[string]transfers.AllQuery{"an asset": {Asset: "USDT", Size: 1}, "an asset's final ones": {Asset: "USDT", State: &committed, Size: 1}} {
+	for name, q := range map[string]transfers.ListQuery{"an asset": {Asset: "USDT", Size: 1}, "an asset's final ones": {Asset: "USDT", State: &committed, Size: 1}} {
 		check.Err(t, name, transfers.ErrNoIndex)(b.ListAll(t.Context(), q))
 	}
-	check.Err(t, "an unknown cursor", store.ErrCursor)(b.ListAll(t.Context(), transfers.AllQuery{After: "01ARZ3NDEKTSV4RRFFQ69G5FAV", Size: 1}))
+	check.Err(t, "an unknown cursor", store.ErrCursor)(b.ListAll(t.Context(), transfers.ListQuery{After: "01ARZ3NDEKTSV4RRFFQ69G5FAV", Size: 1}))
 }
 
 // An operator's list of old transfers has those created before the time, newest first. The times in their req_ids may be a
@@ -123,19 +123,19 @@ func TestListAllByAge(t *testing.T) {
 	old("bob 1", hours(0.9), 0, bob, pending)
 	before := now.Add(-hours(2))
 	for name, c := range map[string]struct {
-		q    transfers.AllQuery
+		q    transfers.ListQuery
 		want string
 	}{
-		"all":                       {transfers.AllQuery{}, "alice 2 and a bit, alice 2.2, bob 2.5 failed, alice 3 failed, bob 3.5, alice 4"},
-		"open":                      {transfers.AllQuery{State: &pending}, "alice 2 and a bit, bob 3.5, alice 4"},
-		"open of an asset":          {transfers.AllQuery{State: &pending, Asset: "USDT"}, "alice 2 and a bit, bob 3.5, alice 4"},
-		"failed":                    {transfers.AllQuery{State: &failed}, "bob 2.5 failed, alice 3 failed"},
-		"failed of an asset":        {transfers.AllQuery{State: &failed, Asset: "USDT"}, "bob 2.5 failed, alice 3 failed"},
-		"of a user":                 {transfers.AllQuery{UserID: bob}, "bob 2.5 failed, bob 3.5"},
-		"open of a user":            {transfers.AllQuery{UserID: alice, State: &pending}, "alice 2 and a bit, alice 4"},
-		"failed of a user":          {transfers.AllQuery{UserID: alice, State: &failed}, "alice 3 failed"},
-		"of a user and an asset":    {transfers.AllQuery{UserID: alice, Asset: "USDT", State: &committed}, "alice 2.2"},
-		"open of a user, of no age": {transfers.AllQuery{UserID: bob, State: &pending, Before: new(now.Add(time.Hour))}, "bob 1, bob 3.5"},
+		"all":                       {transfers.ListQuery{}, "alice 2 and a bit, alice 2.2, bob 2.5 failed, alice 3 failed, bob 3.5, alice 4"},
+		"open":                      {transfers.ListQuery{State: &pending}, "alice 2 and a bit, bob 3.5, alice 4"},
+		"open of an asset":          {transfers.ListQuery{State: &pending, Asset: "USDT"}, "alice 2 and a bit, bob 3.5, alice 4"},
+		"failed":                    {transfers.ListQuery{State: &failed}, "bob 2.5 failed, alice 3 failed"},
+		"failed of an asset":        {transfers.ListQuery{State: &failed, Asset: "USDT"}, "bob 2.5 failed, alice 3 failed"},
+		"of a user":                 {transfers.ListQuery{UserID: bob}, "bob 2.5 failed, bob 3.5"},
+		"open of a user":            {transfers.ListQuery{UserID: alice, State: &pending}, "alice 2 and a bit, alice 4"},
+		"failed of a user":          {transfers.ListQuery{UserID: alice, State: &failed}, "alice 3 failed"},
+		"of a user and an asset":    {transfers.ListQuery{UserID: alice, Asset: "USDT", State: &committed}, "alice 2.2"},
+		"open of a user, of no age": {transfers.ListQuery{UserID: bob, State: &pending, Before: new(now.Add(time.Hour))}, "bob 1, bob 3.5"},
 	} {
 		for _, size := range []int{1, 2, 10} {
 			if c.q.Size = size; c.q.Before == nil {
@@ -149,7 +149,7 @@ func TestListAllByAge(t *testing.T) {
 			check.Equal(t, fmt.Sprintf("%s, %d a page", name, size), strings.Join(got, ", "), c.want)
 		}
 	}
-	for name, q := range map[string]transfers.AllQuery{"an asset": {Asset: "USDT"}, "an asset's final ones": {Asset: "USDT", State: &committed}} {
+	for name, q := range map[string]transfers.ListQuery{"an asset": {Asset: "USDT"}, "an asset's final ones": {Asset: "USDT", State: &committed}} {
 		q.Before, q.Size = &before, 1
 		check.Err(t, name, transfers.ErrNoIndex)(b.ListAll(t.Context(), q))
 	}

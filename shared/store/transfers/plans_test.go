@@ -2,7 +2,6 @@ package transfers_test
 
 import (
 	"flag"
-	"math"
 	"regexp"
 	"strings"
 	"testing"
@@ -58,13 +57,15 @@ func TestPlansOfHotStatements(t *testing.T) {
 		conn.Conn().DeallocateAll(t.Context())
 	}
 	crowd(t, b, 20_000)
-	const user, none = 7, int64(math.MaxInt64)
+	const user = 7
 	failed, committed, pending, soon := int16(transfer.Failed), int16(transfer.Committed), int16(transfer.TargetPending), time.Now().Add(time.Hour)
-	of := pgx.NamedArgs{"before": none, "before_time": soon, "before_req": "7ZZZZZZZZZZZZZZZZZZZZZZZZZ", "state": nil, "user": int64(0), "asset": "", "size": 51, "owner": int64(user), "ended": committed, "failed": failed, "cut": 51, "created_before": nil}
+	of := func(user int64, state any, cut int) []any {
+		return []any{pgx.NamedArgs{"after": "", "newest": "7ZZZZZZZZZZZZZZZZZZZZZZZZZ", "created_before": soon, "own": true, "state": state, "user": user, "asset": "", "size": 51, "cut": cut}}
+	}
 	for name, args := range map[string][]any{
-		"listOf": {user, "", 51}, "listEnded": {user, "", 51, committed}, "listOpen": {user, "", 51, pending}, "allWanted": {of}, "openWanted": {of}, "failedWanted": {of}, "userWanted": {of}, "endedWanted": {of},
-		"olderWanted": {of}, "usersOpenWanted": {of},
-		"allLast": {of}, "openLast": {of}, "failedLast": {of}, "userLast": {of}, "endedLast": {of}, "olderLast": {of}, "usersOpenLast": {of}, "dueActs": {50}, "countHalts": {}, "openHalts": {50},
+		"inList": of(user, nil, 51), "allWanted": of(0, nil, 51), "openWanted": of(0, nil, 51), "failedWanted": of(0, failed, 51), "userWanted": of(user, nil, 51), "endedWanted": of(user, committed, 51),
+		"olderWanted": of(0, nil, 51), "usersOpenWanted": of(user, pending, 1000),
+		"allLast": of(0, nil, 1000), "openLast": of(0, pending, 1000), "failedLast": of(0, failed, 1000), "userLast": of(user, nil, 1000), "endedLast": of(user, committed, 1000), "olderLast": of(0, nil, 1000), "usersOpenLast": of(user, pending, 1000), "dueActs": {50}, "countHalts": {}, "openHalts": {50},
 	} {
 		got := storetest.Blocks(t, conn, transfers.HotStatements[name], args...)
 		if t.Logf("%s: %d blocks", name, got); got > mostBlocks {

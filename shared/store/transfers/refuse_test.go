@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/store/transfers"
@@ -72,9 +73,9 @@ func TestHaltStopsNewTransfersOfItsScope(t *testing.T) {
 		halt transfers.Halt
 		want []string
 	}{
-		{transfers.Halt{Scope: transfers.UserAsset, UserID: alice, AssetID: 1}, []string{"7 USDT false", "7 BTC true", "8 USDT true"}},
-		{transfers.Halt{Scope: transfers.OneAsset, AssetID: 1}, []string{"7 USDT false", "7 BTC true", "8 USDT false"}},
-		{transfers.Halt{Scope: transfers.Everyone}, []string{"7 USDT false", "7 BTC false", "8 USDT false"}},
+		{transfers.Halt{Scope: conservation.UserAsset, UserID: alice, AssetID: 1}, []string{"7 USDT false", "7 BTC true", "8 USDT true"}},
+		{transfers.Halt{Scope: conservation.Asset, AssetID: 1}, []string{"7 USDT false", "7 BTC true", "8 USDT false"}},
+		{transfers.Halt{Scope: conservation.All}, []string{"7 USDT false", "7 BTC false", "8 USDT false"}},
 	} {
 		c.halt.Evidence = []byte(`{"lost": 1}`)
 		second := c.halt
@@ -98,7 +99,7 @@ func TestHaltStopsNewTransfersOfItsScope(t *testing.T) {
 		}
 	}
 	for range 3 {
-		check.OK(t)(r.OpenHalt(t.Context(), transfers.Halt{Scope: transfers.Everyone, Evidence: []byte(`{}`)}))
+		check.OK(t)(r.OpenHalt(t.Context(), transfers.Halt{Scope: conservation.All, Evidence: []byte(`{}`)}))
 	}
 	open, _, err := r.OpenHalts(t.Context(), 3)
 	check.OK(t)(err)
@@ -108,7 +109,7 @@ func TestHaltStopsNewTransfersOfItsScope(t *testing.T) {
 	}
 	check.OK(t)(r.Resume(t.Context(), open[0].ID, "carol", "and this", false))
 	check.Equal(t, "after the last resume", ask(alice, "USDT"), "7 USDT true")
-	check.OK(t)(r.OpenHalt(t.Context(), transfers.Halt{Scope: transfers.Everyone, Evidence: []byte(`{}`)}))
+	check.OK(t)(r.OpenHalt(t.Context(), transfers.Halt{Scope: conservation.All, Evidence: []byte(`{}`)}))
 	r.drive(t, begun.ReqID, transfer.Committed)
 }
 

@@ -93,10 +93,7 @@ const byReqID = transferColumns + `
 // Load implements [transfer.Store].
 func (s *Store) Load(ctx context.Context, reqID string) (transfer.Transfer, error) {
 	t, err := results.One(ctx, s.db, scanTransfer, byReqID, reqID)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return t, fmt.Errorf("transfer %s: %w", reqID, transfer.ErrNotFound)
-	}
-	return t, results.Wrap(err, "load transfer %s", reqID)
+	return t, results.Wrap(results.Missing(err, transfer.ErrNotFound), "load transfer %s", reqID)
 }
 
 // Find returns the user's transfer. The error wraps [transfer.ErrNotFound] if there is none, or it is
@@ -108,16 +105,11 @@ func (s *Store) Find(ctx context.Context, reqID string, userID int64) (transfer.
 	b := new(pgx.Batch)
 	b.Queue(`select is_accepted_database()`).QueryRow(results.Scan(&ours))
 	b.Queue(byReqID+` and t.user_id = $2`, reqID, userID).Query(results.Only(&t, scanTransfer))
-	err := s.send(ctx, b)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows) && !ours:
-		return t, fmt.Errorf("transfer %s: %w", reqID, transfer.ErrForeign)
-	case errors.Is(err, pgx.ErrNoRows):
-		return t, fmt.Errorf("transfer %s: %w", reqID, transfer.ErrNotFound)
-	case err != nil:
-		return t, fmt.Errorf("find transfer %s: %w", reqID, err)
+	err := results.Missing(s.send(ctx, b), transfer.ErrNotFound)
+	if errors.Is(err, transfer.ErrNotFound) && !ours {
+		err = transfer.ErrForeign
 	}
-	return t, nil
+	return t, results.Wrap(err, "find transfer %s", reqID)
 }
 
 // untouched is true if INIT of transfer f proves that no ledger was called. In a restored copy that is
@@ -155,74 +147,4 @@ func (s *Store) Move(ctx context.Context, m transfer.Transition) (transfer.Trans
 // Postpone implements [transfer.Store].
 func (s *Store) Postpone(ctx context.Context, p transfer.Postponement) (transfer.TransitionResult, error) {
 	return s.transition(ctx, write{postpone: &p})
-}
-
-// ListQuery requests one page of a user's transfers, newest first.
-type ListQuery struct {
-	UserID int64
-	State  *transfer.State // nil: any state
-	After  string          // the req_id that the previous page returned as its cursor; "": from the newest on
-	Size   int             // maximum, at least 1
-}
-
-// listOf reads the user's transfers before a cursor, newest first. The index orders them by time; all
-// of the same microsecond are read and sorted.
-const listOf = transferColumns + `
- where t.transfer_id = any (array(
-       select f.transfer_id from transfers_tb f
-        where f.user_id = $1 and ` + beforeCursor + `
-        order by f.created_at desc
-        fetch first ($3) rows with ties))
- order by t.created_at desc, t.transfer_id desc
- limit $3`
-
-// listEnded is listOf for those that ended in the state $4.
-var listEnded = listIn("f.ended = $4")
-
-// listOpen is listOf for those in the open state $4. It reads the user's open transfers until the page is full. No
-// index of all users has the condition that it uses.
-var listOpen = listIn("f.ended is null and f.state = $4")
-
-func listIn(state string) string {
-	return transferColumns + `
- where t.transfer_id = any (array(
-       select f.transfer_id from transfers_tb f
-        where f.user_id = $1 and ` + state + ` and ` + beforeCursor + `
-        order by f.created_at desc, f.transfer_id desc
-        limit $3))
- order by t.created_at desc, t.transfer_id desc`
-}
-
-const beforeCursor = `(f.created_at, f.transfer_id) < (
-              coalesce((select p.created_at from transfers_tb p where p.req_id = $2), 'infinity'),
-              coalesce((select p.transfer_id from transfers_tb p where p.req_id = $2), 9223372036854775807))`
-
-const inList = `
-select $1 = '' or exists (select from transfers_tb where req_id = $1 and user_id = $2)`
-
-// List returns one page of the user's transfers, and the cursor of the next; "" at the end. Only the last page can
-// have fewer than Size. The error is [store.ErrCursor] if After is not a transfer of the user.
-func (s *Store) List(ctx context.Context, q ListQuery) (page []transfer.Transfer, next string, err error) {
-	var known bool
-	var rows []transfer.Transfer
-	statement, args := listOf, []any{q.UserID, q.After, q.Size + 1}
-	if q.State != nil {
-		statement, args = listOpen, append(args, int16(*q.State))
-		if q.State.Terminal() {
-			statement = listEnded
-		}
-	}
-	b := new(pgx.Batch)
-	b.Queue(inList, q.After, q.UserID).QueryRow(results.Scan(&known))
-	b.Queue(statement, args...).Query(results.Into(&rows, scanTransfer))
-	if err := s.send(ctx, b); err != nil {
-		return nil, "", fmt.Errorf("list transfers of user %d: %w", q.UserID, err)
-	}
-	switch {
-	case !known:
-		return nil, "", store.ErrCursor
-	case len(rows) > q.Size:
-		return rows[:q.Size], rows[q.Size-1].ReqID, nil
-	}
-	return rows, "", nil
 }

@@ -2,32 +2,46 @@
 package results
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Querier is a pool or a transaction.
-type Querier interface {
+// DB is a pool, a connection or a transaction.
+type DB interface {
+	Exec(ctx context.Context, statement string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, statement string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, statement string, args ...any) pgx.Row
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
 // Query is the rows of a query. Its error is the rows' error: reading them returns it.
-func Query(ctx context.Context, db Querier, statement string, args ...any) pgx.Rows {
+func Query(ctx context.Context, db DB, statement string, args ...any) pgx.Rows {
 	rows, _ := db.Query(ctx, statement, args...)
 	return rows
 }
 
 // All is the rows of a query.
-func All[Row any](ctx context.Context, db Querier, scan pgx.RowToFunc[Row], statement string, args ...any) ([]Row, error) {
+func All[Row any](ctx context.Context, db DB, scan pgx.RowToFunc[Row], statement string, args ...any) ([]Row, error) {
 	return pgx.CollectRows(Query(ctx, db, statement, args...), scan)
 }
 
+// AllNow is the rows of a query, and the database's time before it, in one round trip.
+func AllNow[Row any](ctx context.Context, db DB, scan pgx.RowToFunc[Row], statement string, args ...any) (all []Row, now time.Time, err error) {
+	b := new(pgx.Batch)
+	b.Queue(`select clock_timestamp()`).QueryRow(Scan(&now))
+	b.Queue(statement, args...).Query(Into(&all, scan))
+	err = db.SendBatch(ctx, b).Close()
+	return all, now, err
+}
+
 // One is the only row of a query. The error is [pgx.ErrNoRows] if there is none.
-func One[Row any](ctx context.Context, db Querier, scan pgx.RowToFunc[Row], statement string, args ...any) (Row, error) {
+func One[Row any](ctx context.Context, db DB, scan pgx.RowToFunc[Row], statement string, args ...any) (Row, error) {
 	return pgx.CollectExactlyOneRow(Query(ctx, db, statement, args...), scan)
 }
 
@@ -70,7 +84,7 @@ func Each(targets []any, keep func()) func(pgx.Rows) error {
 }
 
 // ForEach is [Each] of the rows of a query that is sent now.
-func ForEach(ctx context.Context, db Querier, targets []any, keep func(), statement string, args ...any) error {
+func ForEach(ctx context.Context, db DB, targets []any, keep func(), statement string, args ...any) error {
 	return Each(targets, keep)(Query(ctx, db, statement, args...))
 }
 
@@ -114,6 +128,12 @@ func Missing(err, none error) error {
 		return none
 	}
 	return err
+}
+
+// Refusal is the database's refusal of a statement; empty if err is something else.
+func Refusal(err error) *pgconn.PgError {
+	refused, _ := errors.AsType[*pgconn.PgError](err)
+	return cmp.Or(refused, new(pgconn.PgError))
 }
 
 // Wrap is err with what failed in front of it; nil if err is nil.
