@@ -410,7 +410,9 @@ func TestQueryOfAnotherChainExcludesNoNode(t *testing.T) {
 // Invalid options are refused with the reason, and no name of a node has credentials.
 func TestInvalidNodesOptionsAreRefused(t *testing.T) {
 	t.Parallel()
-	open := func(url, name string) (chain.Node, error) { return evm.New(evm.Options{URL: url, Node: name, ChainID: 1}) }
+	open := func(url, name string) (chain.Node, error) {
+		return evm.New(evm.Options{URL: url, Node: name, ChainID: 1})
+	}
 	for name, o := range map[string]nodes.Options{
 		"no URL":        {ChainID: 1, Open: open},
 		"quorum of 3":   {ChainID: 1, Open: open, URLs: []string{"http://a", "http://b"}, Quorum: 3},
