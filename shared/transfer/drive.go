@@ -67,7 +67,11 @@ func (c *Coordinator) call(ctx context.Context, t Transfer, op Op) Outcome {
 	defer cancel()
 	c.reach(string(op) + ".calling")
 	defer c.reach(string(op) + ".called")
-	return ledgerCalls[op](c.ledger(t, op), ctx, t.Call())
+	call, ok := ledgerCalls[op]
+	if !ok {
+		return Outcome{Err: fmt.Errorf("no ledger has the operation %q", op)} // it decides nothing
+	}
+	return call(c.ledger(t, op), ctx, t.Call())
 }
 
 var ledgerCalls = map[Op]func(Ledger, context.Context, Call) Outcome{Withdraw: Ledger.Withdraw, Deposit: Ledger.Deposit, Refund: Ledger.Refund}

@@ -51,5 +51,11 @@ func (c *Coordinator) logResolved(ctx context.Context, t Transfer, o RequestedAc
 
 // String returns the verdict's stored name.
 func (v Verdict) String() string {
-	return [...]string{Unknown: "UNKNOWN", Success: "SUCCESS", Refused: "REFUSED"}[v]
+	switch v {
+	case Success:
+		return "SUCCESS"
+	case Refused:
+		return "REFUSED"
+	}
+	return "UNKNOWN"
 }

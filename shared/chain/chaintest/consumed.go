@@ -272,13 +272,28 @@ func (b *bundle) wantConsumer(t *testing.T, when string, n uint64, tx txmanager.
 		t.Errorf("%s: nonce %d: %v", when, n, err)
 		return
 	}
-	_, sent, _, err := b.connector.ParseSigned(tx.Raw)
-	check.OK(t)(err)
+	want := check.Value(b.callOf(tx))(t)
 	v := b.query(t, txmanager.ChainQuery{Receipts: []txmanager.Hash{tx.Hash}})
 	receipt := v.Receipts[tx.Hash].Receipt
-	want := txmanager.ConsumingTx{Hash: tx.Hash, BlockNumber: receipt.BlockNumber, BlockHash: receipt.BlockHash, Node: v.Node,
-		To: sent.To, ValueWei: sent.Value.String(), Data: append([]byte{}, sent.Data...)}
+	want.Hash, want.BlockNumber, want.BlockHash, want.Node = tx.Hash, receipt.BlockNumber, receipt.BlockHash, v.Node
 	check.Same(t, fmt.Sprintf("%s: transaction of nonce %d", when, n), got, want)
+}
+
+// callOf returns the call of signed bytes. On an EVM chain go-ethereum reads it, not the connector under test.
+func (b *bundle) callOf(tx txmanager.Signed) (call txmanager.ConsumingTx, err error) {
+	if b.Key == nil {
+		_, sent, _, err := b.connector.ParseSigned(tx.Raw)
+		return txmanager.ConsumingTx{To: sent.To, ValueWei: sent.Value.String(), Data: append([]byte{}, sent.Data...)}, err
+	}
+	var sent types.Transaction
+	if err := sent.UnmarshalBinary(tx.Raw); err != nil {
+		return call, err
+	}
+	if sent.To() != nil {
+		call.To = new(txmanager.Address(strings.ToLower(sent.To().Hex())))
+	}
+	call.ValueWei, call.Data = sent.Value().String(), append([]byte{}, sent.Data()...)
+	return call, nil
 }
 
 // Each address that the connector returns is in the family's canonical form.

@@ -1,16 +1,17 @@
 package evm
 
 import (
+	"encoding/hex"
+	"encoding/json"
 	"math/big"
 	"strconv"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
 // compileCall replaces function and args in fields by the data that they encode.
-func compileCall(fields map[string]any) error {
+func compileCall(fields map[string]json.RawMessage) error {
 	signature, called := fields["function"]
 	args, given := fields["args"]
 	if !called && !given {
@@ -30,7 +31,7 @@ func compileCall(fields map[string]any) error {
 		return err
 	}
 	if !given {
-		args = []any{}
+		args = json.RawMessage("[]")
 	}
 	data, err := encodeCall(text, args)
 	if err != nil {
@@ -38,22 +39,22 @@ func compileCall(fields map[string]any) error {
 	}
 	delete(fields, "function")
 	delete(fields, "args")
-	fields["data"] = hexutil.Encode(data)
+	fields["data"] = json.RawMessage(`"0x` + hex.EncodeToString(data) + `"`)
 	return nil
 }
 
 // encodeCall returns the selector of the signature and the encoded arguments, by the rules of
 // https://docs.soliditylang.org/en/latest/abi-spec.html.
-func encodeCall(signature string, args any) ([]byte, error) {
+func encodeCall(signature string, args json.RawMessage) ([]byte, error) {
 	types, err := parseSignature(signature)
 	if err != nil {
 		return nil, err
 	}
-	var e encoder
+	e := encoder{from: newWalker(args)}
 	e.grow(selectorSize)
 	e.put(0, crypto.Keccak256([]byte(signature))[:selectorSize])
-	call := abiType{kind: kindTuple, size: len(types), parts: types, dynamic: true}
-	if err := e.value(&call, args, selectorSize, "payload.args"); err != nil {
+	call := abiType{kind: kindTuple, parts: types, dynamic: true}
+	if err := e.value(&call, selectorSize, "payload.args"); err != nil {
 		return nil, err
 	}
 	if e.size > maxData {
@@ -65,9 +66,10 @@ func encodeCall(signature string, args any) ([]byte, error) {
 // selectorSize is the number of bytes with which the data of a call names its function.
 const selectorSize = 4
 
-// encoder writes the encoding of arguments. Its memory and its work grow only with the length of the
-// arguments' text.
+// encoder reads arguments once and writes their encoding. Its memory and its work grow only with the
+// length of the arguments' text.
 type encoder struct {
+	from walker
 	data []byte // at most maxData bytes of it
 	size int    // length of the full data, kept or not
 }
@@ -94,65 +96,86 @@ func (e *encoder) putInt(at, n int) {
 	e.put(at, word[:])
 }
 
-// value writes the decoded JSON v as a value of the type, from at on. at is the value's offset in the
-// head; for a dynamic value it is the end of the data.
-func (e *encoder) value(t *abiType, v any, at int, field string) error {
+// value reads one value and writes it from at on. at is the value's offset in the head; for a dynamic
+// value it is the end of the data.
+func (e *encoder) value(t *abiType, at int, field string) error {
 	switch t.kind {
 	case kindTuple, kindArray, kindSlice:
-		return e.values(t, v, at, field)
+		return e.values(t, at, field)
 	case kindString, kindBytes:
-		return e.text(t, v, at, field)
+		return e.text(t, at, field)
 	default:
-		word, err := readWord(t, v, field)
+		word, err := readWord(t, e.from.value(), field)
 		e.put(at, word[:])
 		return err
 	}
 }
 
-// values writes a JSON array as a tuple or an array: first the heads of all elements,
+// values reads a JSON array as a tuple or an array: first the heads of all elements,
 // then the tails of those that are dynamic. Offsets count from the first head.
-func (e *encoder) values(t *abiType, v any, at int, field string) error {
-	list, ok := v.([]any)
+func (e *encoder) values(t *abiType, at int, field string) error {
+	n, ok := e.from.open()
 	if !ok {
 		return invalid(field, "want a JSON array")
 	}
+	want, heads := t.elements(n)
+	if n != want {
+		return invalid(field, "%d elements: want %d", n, want)
+	}
 	if t.kind == kindSlice {
 		e.grow(wordSize)
-		e.putInt(at, len(list))
+		e.putInt(at, n)
 		at += wordSize
-	} else if len(list) != t.size {
-		return invalid(field, "%d elements: want %d", len(list), t.size)
 	}
 	if t.dynamic {
-		for i := range list {
-			e.grow(t.part(i).head)
-		}
+		e.grow(heads)
 	}
 	first := at
-	for i, one := range list {
+	for i := range n {
 		part := t.part(i)
 		place := at
 		if part.dynamic {
 			place = e.size
 			e.putInt(at, place-first)
 		}
-		if err := e.value(part, one, place, element(field, i)); err != nil {
+		if err := e.value(part, place, element(field, i)); err != nil {
 			return err
 		}
+		e.from.next()
 		at += part.head
 	}
 	return nil
 }
 
-// part returns the type of the element at i. An array has one type for all.
-func (t *abiType) part(i int) *abiType { return &t.parts[min(i, len(t.parts)-1)] }
+// elements returns how many elements the type requires if n are given, and the bytes of their heads.
+func (t *abiType) elements(n int) (want, heads int) {
+	switch t.kind {
+	case kindTuple:
+		return len(t.parts), headsOf(t.parts)
+	case kindArray:
+		n = t.size
+	}
+	return n, n * t.parts[0].head
+}
 
-// text writes the length of a string or of bytes, and the bytes, padded to whole words.
-func (e *encoder) text(t *abiType, v any, at int, field string) error {
-	s, err := readString(v, field)
-	b := []byte(s)
+// part returns the type of the element at i.
+func (t *abiType) part(i int) *abiType {
+	if t.kind == kindTuple {
+		return &t.parts[i]
+	}
+	return &t.parts[0]
+}
+
+// text reads a string or bytes, and writes the length and the bytes, padded to whole words.
+func (e *encoder) text(t *abiType, at int, field string) error {
+	var b []byte
+	var err error
 	if t.kind == kindBytes {
-		b, err = readHex(v, field, maxData)
+		b, err = readHex(e.from.value(), field, maxData)
+	} else {
+		var s string
+		s, err = readString(e.from.value(), field)
+		b = []byte(s)
 	}
 	if err != nil {
 		return err
@@ -166,28 +189,28 @@ func (e *encoder) text(t *abiType, v any, at int, field string) error {
 func element(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
 
 // readWord reads a value of one word.
-func readWord(t *abiType, v any, field string) (word [wordSize]byte, err error) {
+func readWord(t *abiType, raw json.RawMessage, field string) (word [wordSize]byte, err error) {
 	switch t.kind {
 	case kindAddress:
-		address, err := readAddress(v, field)
+		address, err := readAddress(raw, field)
 		if err != nil {
 			return word, err
 		}
 		return common.HexToHash(string(*address)), nil
 	case kindBool:
-		switch v {
-		case true:
+		switch string(raw) {
+		case "true":
 			word[wordSize-1] = 1
-		case false:
+		case "false":
 		default:
 			return word, invalid(field, "want true or false")
 		}
 	case kindFixedBytes:
-		b, err := readFixedBytes(t, v, field)
+		b, err := readFixedBytes(t, raw, field)
 		copy(word[:], b)
 		return word, err
 	default:
-		n, err := readInRange(t, v, field)
+		n, err := readInRange(t, raw, field)
 		if err != nil {
 			return word, err
 		}
@@ -196,8 +219,8 @@ func readWord(t *abiType, v any, field string) (word [wordSize]byte, err error) 
 	return word, nil
 }
 
-func readFixedBytes(t *abiType, v any, field string) ([]byte, error) {
-	b, err := readHex(v, field, t.size)
+func readFixedBytes(t *abiType, raw json.RawMessage, field string) ([]byte, error) {
+	b, err := readHex(raw, field, t.size)
 	if err != nil {
 		return nil, err
 	}
@@ -208,8 +231,8 @@ func readFixedBytes(t *abiType, v any, field string) ([]byte, error) {
 }
 
 // readInRange reads an integer within the type's range. It returns a negative one in two's complement.
-func readInRange(t *abiType, v any, field string) (*big.Int, error) {
-	n, err := readInteger(v, field)
+func readInRange(t *abiType, raw json.RawMessage, field string) (*big.Int, error) {
+	n, err := readInteger(raw, field)
 	if err != nil {
 		return nil, err
 	}

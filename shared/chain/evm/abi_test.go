@@ -31,11 +31,11 @@ type draw struct {
 	wrong float64 // the probability that a value is invalid
 }
 
-func (d draw) signature() (text string, types []abi.ArgumentMarshaling) {
+func (d draw) signature() (text string, types []drawn) {
 	var parts []string
 	for i := range d.IntN(5) {
 		t := d.typ(3, i)
-		types, parts = append(types, t.in), append(parts, t.text)
+		types, parts = append(types, t), append(parts, t.text)
 	}
 	return "f(" + strings.Join(parts, ",") + ")", types
 }
@@ -81,6 +81,14 @@ func (d draw) elementary() string {
 	default:
 		return "int" + strconv.Itoa(8+8*d.IntN(32))
 	}
+}
+
+func (d draw) values(types []drawn) string {
+	ins := make([]abi.ArgumentMarshaling, len(types))
+	for i, t := range types {
+		ins[i] = t.in
+	}
+	return d.tuple(ins)
 }
 
 func (d draw) tuple(types []abi.ArgumentMarshaling) string {
@@ -196,8 +204,8 @@ func (d draw) integer(name string) string {
 // same compares the encoding of a call with the oracle's: bytes, and error texts.
 func same(t *testing.T, signature, args string, in []abi.ArgumentMarshaling) {
 	t.Helper()
-	want, refused := oracleCall(signature, in, decoded(args))
-	got, err := encodeCall(signature, decoded(args))
+	want, refused := oracleCall(signature, in, json.RawMessage(args))
+	got, err := encodeCall(signature, json.RawMessage(args))
 	switch {
 	case (err == nil) != (refused == nil), err != nil && err.Error() != refused.Error():
 		t.Fatalf("%s of %s: got error %v, want %v", signature, args, err, refused)
@@ -216,7 +224,11 @@ func TestEncodeCallIsGoEthereums(t *testing.T) {
 			d.wrong = 0.1
 		}
 		signature, types := d.signature()
-		same(t, signature, d.tuple(types), types)
+		in := make([]abi.ArgumentMarshaling, len(types))
+		for i := range types {
+			in[i] = types[i].in
+		}
+		same(t, signature, d.values(types), in)
 	}
 }
 
@@ -245,7 +257,7 @@ func FuzzEncodeCall(f *testing.F) {
 	for seed := range uint64(40) {
 		d := draw{Rand: rand.New(rand.NewPCG(seed, 2)), wrong: float64(seed%2) / 10}
 		signature, types := d.signature()
-		f.Add(signature, d.tuple(types))
+		f.Add(signature, d.values(types))
 	}
 	f.Add("f(bool)", "")
 	f.Add("f(bool)", "[true")
@@ -254,7 +266,7 @@ func FuzzEncodeCall(f *testing.F) {
 	f.Fuzz(func(t *testing.T, signature, args string) {
 		types, err := parseSignature(signature)
 		if err != nil || !json.Valid([]byte(args)) {
-			if data, err := encodeCall(signature, decoded(args)); err == nil {
+			if data, err := encodeCall(signature, json.RawMessage(args)); err == nil {
 				t.Errorf("%q of %q: got %x, want an error", signature, args, data)
 			}
 			return
@@ -263,7 +275,7 @@ func FuzzEncodeCall(f *testing.F) {
 		for i := range types {
 			in[i] = marshaling(types[i], i)
 		}
-		same(t, signature, args, in)
+		same(t, signature, string(bytes.TrimSpace([]byte(args))), in)
 	})
 }
 
@@ -278,7 +290,7 @@ func TestEncodeCallBoundsItsData(t *testing.T) {
 		{"f(bool[])", `[[` + strings.TrimSuffix(strings.Repeat("true,", (maxData-4)/32-1), ",") + `]]`, 4 + 32*(1+(maxData-4)/32)},
 		{"f(bool[][])", `[[` + strings.TrimSuffix(strings.Repeat("[],", 300_000), ",") + `]]`, 4 + 64 + 64*300_000},
 	} {
-		data, err := encodeCall(c.signature, decoded(c.args))
+		data, err := encodeCall(c.signature, json.RawMessage(c.args))
 		var problem *chain.FieldError
 		switch {
 		case c.size == 0 && (err != nil || len(data) > maxData):

@@ -1,6 +1,7 @@
 package evm
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/big"
@@ -12,16 +13,10 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// decoded returns JSON as readObject decodes it; nil for text that is not JSON.
-func decoded(text string) any {
-	fields, _ := readObject([]byte(`{"args":`+text+`}`), "args")
-	return fields["args"]
-}
-
 // oracleCall is the reference for [encodeCall]: go-ethereum's packer, for a signature whose types are
 // given beside its text. It makes Go types at run time, which are never freed; so it is used in tests
 // only.
-func oracleCall(signature string, inputs []abi.ArgumentMarshaling, args any) ([]byte, error) {
+func oracleCall(signature string, inputs []abi.ArgumentMarshaling, args json.RawMessage) ([]byte, error) {
 	arguments := make(abi.Arguments, len(inputs))
 	types := make([]*abi.Type, len(inputs))
 	for i, in := range inputs {
@@ -46,9 +41,8 @@ func oracleCall(signature string, inputs []abi.ArgumentMarshaling, args any) ([]
 	return data, nil
 }
 
-func oracleArray(v any, field string, want int) ([]any, error) {
-	items, ok := v.([]any)
-	if !ok {
+func oracleArray(raw json.RawMessage, field string, want int) (items []json.RawMessage, err error) {
+	if len(raw) == 0 || raw[0] != '[' || json.Unmarshal(raw, &items) != nil {
 		return nil, invalid(field, "want a JSON array")
 	}
 	if want >= 0 && len(items) != want {
@@ -57,8 +51,8 @@ func oracleArray(v any, field string, want int) ([]any, error) {
 	return items, nil
 }
 
-func oracleValues(types []*abi.Type, v any, field string) ([]any, error) {
-	items, err := oracleArray(v, field, len(types))
+func oracleValues(types []*abi.Type, raw json.RawMessage, field string) ([]any, error) {
+	items, err := oracleArray(raw, field, len(types))
 	if err != nil {
 		return nil, err
 	}
@@ -72,29 +66,29 @@ func oracleValues(types []*abi.Type, v any, field string) ([]any, error) {
 }
 
 // oracleValue returns the Go value that package abi packs as the type.
-func oracleValue(t *abi.Type, v any, field string) (any, error) {
+func oracleValue(t *abi.Type, raw json.RawMessage, field string) (any, error) {
 	switch t.T {
 	case abi.AddressTy:
-		address, err := readAddress(v, field)
+		address, err := readAddress(raw, field)
 		if err != nil {
 			return nil, err
 		}
 		return common.HexToAddress(string(*address)), nil
 	case abi.BoolTy:
-		if v == true || v == false {
-			return v, nil
+		if text := string(raw); text == "true" || text == "false" {
+			return text == "true", nil
 		}
 		return nil, invalid(field, "want true or false")
 	case abi.StringTy:
-		return readString(v, field)
+		return readString(raw, field)
 	case abi.BytesTy:
-		return readHex(v, field, maxData)
+		return readHex(raw, field, maxData)
 	case abi.FixedBytesTy:
-		return oracleFixedBytes(t, v, field)
+		return oracleFixedBytes(t, raw, field)
 	case abi.UintTy, abi.IntTy:
-		return oracleInteger(t, v, field)
+		return oracleInteger(t, raw, field)
 	case abi.TupleTy:
-		values, err := oracleValues(t.TupleElems, v, field)
+		values, err := oracleValues(t.TupleElems, raw, field)
 		if err != nil {
 			return nil, err
 		}
@@ -104,17 +98,17 @@ func oracleValue(t *abi.Type, v any, field string) (any, error) {
 		}
 		return tuple.Interface(), nil
 	case abi.ArrayTy, abi.SliceTy:
-		return oracleList(t, v, field)
+		return oracleList(t, raw, field)
 	}
 	return nil, errors.New("oracle: no values of type " + t.String())
 }
 
-func oracleList(t *abi.Type, v any, field string) (any, error) {
+func oracleList(t *abi.Type, raw json.RawMessage, field string) (any, error) {
 	want := -1
 	if t.T == abi.ArrayTy {
 		want = t.Size
 	}
-	items, err := oracleArray(v, field, want)
+	items, err := oracleArray(raw, field, want)
 	if err != nil {
 		return nil, err
 	}
@@ -123,17 +117,17 @@ func oracleList(t *abi.Type, v any, field string) (any, error) {
 		list = reflect.MakeSlice(t.GetType(), len(items), len(items))
 	}
 	for i, item := range items {
-		one, err := oracleValue(t.Elem, item, field+"["+strconv.Itoa(i)+"]")
+		v, err := oracleValue(t.Elem, item, field+"["+strconv.Itoa(i)+"]")
 		if err != nil {
 			return nil, err
 		}
-		list.Index(i).Set(reflect.ValueOf(one))
+		list.Index(i).Set(reflect.ValueOf(v))
 	}
 	return list.Interface(), nil
 }
 
-func oracleFixedBytes(t *abi.Type, v any, field string) (any, error) {
-	decoded, err := readHex(v, field, t.Size)
+func oracleFixedBytes(t *abi.Type, raw json.RawMessage, field string) (any, error) {
+	decoded, err := readHex(raw, field, t.Size)
 	if err != nil {
 		return nil, err
 	}
@@ -146,8 +140,8 @@ func oracleFixedBytes(t *abi.Type, v any, field string) (any, error) {
 }
 
 // oracleInteger also checks the range, which package abi does not.
-func oracleInteger(t *abi.Type, v any, field string) (any, error) {
-	n, err := readInteger(v, field)
+func oracleInteger(t *abi.Type, raw json.RawMessage, field string) (any, error) {
+	n, err := readInteger(raw, field)
 	if err != nil {
 		return nil, err
 	}

@@ -26,10 +26,9 @@ func badJSON(problem string) error {
 	return &chain.FieldError{Field: "payload", Code: chain.CodeInvalidJSON, Problem: problem}
 }
 
-// readObject reads one JSON object, with its numbers as [json.Number]. Its fields must be among allowed,
-// each at most once and not null.
+// readObject reads one JSON object. Its fields must be among allowed, each at most once and not null.
 // encoding/json alone would accept duplicate names, names in any letter case, and invalid UTF-8.
-func readObject(raw []byte, allowed ...string) (map[string]any, error) {
+func readObject(raw []byte, allowed ...string) (map[string]json.RawMessage, error) {
 	if len(raw) > maxPayload {
 		return nil, invalid("payload", "want at most %d bytes", maxPayload)
 	}
@@ -37,11 +36,10 @@ func readObject(raw []byte, allowed ...string) (map[string]any, error) {
 		return nil, badJSON("want UTF-8")
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
 		return nil, badJSON("want a JSON object")
 	}
-	fields := map[string]any{}
+	fields := map[string]json.RawMessage{}
 	for d.More() {
 		if err := readField(d, fields, allowed); err != nil {
 			return nil, err
@@ -56,13 +54,13 @@ func readObject(raw []byte, allowed ...string) (map[string]any, error) {
 	return fields, nil
 }
 
-func readField(d *json.Decoder, fields map[string]any, allowed []string) error {
+func readField(d *json.Decoder, fields map[string]json.RawMessage, allowed []string) error {
 	token, err := d.Token()
 	name, ok := token.(string)
 	if err != nil || !ok {
 		return badJSON("want a JSON object with names in quotes")
 	}
-	var value any
+	var value json.RawMessage
 	if err := d.Decode(&value); err != nil {
 		return badJSON("want a JSON object: " + err.Error())
 	}
@@ -73,23 +71,23 @@ func readField(d *json.Decoder, fields map[string]any, allowed []string) error {
 	if _, twice := fields[name]; twice {
 		return invalid(field, "given twice: want it once")
 	}
-	if value == nil {
+	if string(value) == "null" {
 		return invalid(field, "null: leave the field out instead")
 	}
 	fields[name] = value
 	return nil
 }
 
-func readString(v any, field string) (string, error) {
-	text, ok := v.(string)
-	if !ok {
+func readString(raw json.RawMessage, field string) (string, error) {
+	var text string
+	if !bytes.HasPrefix(raw, []byte(`"`)) || json.Unmarshal(raw, &text) != nil {
 		return "", invalid(field, "want a string")
 	}
 	return text, nil
 }
 
-func readHex(v any, field string, limit int) ([]byte, error) {
-	text, err := readString(v, field)
+func readHex(raw json.RawMessage, field string, limit int) ([]byte, error) {
+	text, err := readString(raw, field)
 	if err != nil {
 		return nil, err
 	}
@@ -106,8 +104,8 @@ func readHex(v any, field string, limit int) ([]byte, error) {
 
 // readAddress checks the checksum of an address in mixed case (https://eips.ethereum.org/EIPS/eip-55).
 // Money sent to a mistyped address is lost.
-func readAddress(v any, field string) (*txmanager.Address, error) {
-	text, err := readString(v, field)
+func readAddress(raw json.RawMessage, field string) (*txmanager.Address, error) {
+	text, err := readString(raw, field)
 	if err != nil {
 		return nil, err
 	}

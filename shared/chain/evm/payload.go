@@ -27,19 +27,16 @@ const (
 	maxInitcode = 49_152 // bytes of the code that deploys a contract (EIP-3860)
 )
 
-// members are the fields of an intent in canonical form, as stored, in this order. All are strings: addresses
-// and data in lower case, amounts as decimals. A function call is its data. Omitted fields stay omitted.
-var members = []string{"to", "value", "data", "gas", "maxGas", "maxFeePerGas", "maxPriorityFeePerGas"}
-
-// writeCanonical writes the canonical form of the given members, which have no character to escape.
-func writeCanonical(texts map[string]string) []byte {
-	var given []string
-	for _, name := range members {
-		if text, ok := texts[name]; ok {
-			given = append(given, fmt.Sprintf("%q:%q", name, text))
-		}
-	}
-	return []byte("{" + strings.Join(given, ",") + "}")
+// payload is an intent in canonical form, as stored: fields in this order, addresses and data in lower
+// case, amounts as decimal strings, a function call as its data. Omitted fields stay omitted.
+type payload struct {
+	To       *string `json:"to,omitempty"`
+	Value    *string `json:"value,omitempty"`
+	Data     *string `json:"data,omitempty"`
+	Gas      *string `json:"gas,omitempty"`
+	MaxGas   *string `json:"maxGas,omitempty"`
+	FeeCap   *string `json:"maxFeePerGas,omitempty"`
+	Priority *string `json:"maxPriorityFeePerGas,omitempty"`
 }
 
 // ParsePayload reads a caller's payload:
@@ -63,14 +60,16 @@ func ParsePayload(raw json.RawMessage) (canonical []byte, fingerprint [32]byte, 
 	if err := compileCall(fields); err != nil {
 		return nil, fingerprint, err
 	}
-	texts, call, err := readPayload(fields)
+	p, call, err := readPayload(fields)
 	if err != nil {
 		return nil, fingerprint, err
 	}
 	if err := checkCall(call); err != nil {
 		return nil, fingerprint, err
 	}
-	canonical = writeCanonical(texts)
+	if canonical, err = json.Marshal(p); err != nil {
+		return nil, fingerprint, fmt.Errorf("write payload: %w", err)
+	}
 	return canonical, sha256.Sum256(canonical), nil
 }
 
@@ -82,17 +81,17 @@ func (c *Connector) ParsePayload(stored []byte) (txmanager.Call, error) {
 // StoredCall reads the canonical form of [ParsePayload], in any order and spacing of a JSON column, and
 // nothing else.
 func (Family) StoredCall(stored []byte) (txmanager.Call, error) {
-	fields, err := readObject(stored, members...)
+	fields, err := readObject(stored, "to", "value", "data", "gas", "maxGas", "maxFeePerGas", "maxPriorityFeePerGas")
 	if err != nil {
 		return txmanager.Call{}, err
 	}
-	texts, call, err := readPayload(fields)
+	p, call, err := readPayload(fields)
 	if err != nil {
 		return txmanager.Call{}, err
 	}
-	for name, canonical := range texts {
-		if fields[name] != any(canonical) {
-			return txmanager.Call{}, invalid("payload."+name, "want the canonical form %q", canonical)
+	for name, canonical := range p.all() {
+		if raw, given := fields[name]; given && string(raw) != strconv.Quote(*canonical) {
+			return txmanager.Call{}, invalid("payload."+name, "want the canonical form %q", *canonical)
 		}
 	}
 	return call, checkCall(call)
@@ -101,36 +100,40 @@ func (Family) StoredCall(stored []byte) (txmanager.Call, error) {
 // CheckCall implements [txmanager.ChainConnector].
 func (c *Connector) CheckCall(call txmanager.Call) error { return checkCall(call) }
 
-// readPayload reads the call of a payload, and the text of each given member in canonical form.
-func readPayload(fields map[string]any) (texts map[string]string, call txmanager.Call, err error) {
-	texts = map[string]string{}
-	readData := func(v any, field string) ([]byte, error) { return readHex(v, field, maxData) }
+// all returns the given fields by name.
+func (p payload) all() map[string]*string {
+	return map[string]*string{"to": p.To, "value": p.Value, "data": p.Data, "gas": p.Gas, "maxGas": p.MaxGas,
+		"maxFeePerGas": p.FeeCap, "maxPriorityFeePerGas": p.Priority}
+}
+
+func readPayload(fields map[string]json.RawMessage) (p payload, call txmanager.Call, err error) {
+	readData := func(raw json.RawMessage, field string) ([]byte, error) { return readHex(raw, field, maxData) }
 	decimal := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	err = cmp.Or(
-		readMember(fields, "to", readAddress, &call.To, texts, (*txmanager.Address).String),
-		readMember(fields, "data", readData, &call.Data, texts, hexutil.Encode),
-		readMember(fields, "gas", readGas, &call.Gas, texts, decimal),
-		readMember(fields, "maxGas", readGas, &call.MaxGas, texts, decimal),
-		readMember(fields, "value", readAmount, &call.Value, texts, (*big.Int).String),
-		readMember(fields, "maxFeePerGas", readAmount, &call.FeeCapWei, texts, (*big.Int).String),
-		readMember(fields, "maxPriorityFeePerGas", readAmount, &call.TipCapWei, texts, (*big.Int).String),
+		readMember(fields, "to", readAddress, &call.To, &p.To, (*txmanager.Address).String),
+		readMember(fields, "data", readData, &call.Data, &p.Data, hexutil.Encode),
+		readMember(fields, "gas", readGas, &call.Gas, &p.Gas, decimal),
+		readMember(fields, "maxGas", readGas, &call.MaxGas, &p.MaxGas, decimal),
+		readMember(fields, "value", readAmount, &call.Value, &p.Value, (*big.Int).String),
+		readMember(fields, "maxFeePerGas", readAmount, &call.FeeCapWei, &p.FeeCap, (*big.Int).String),
+		readMember(fields, "maxPriorityFeePerGas", readAmount, &call.TipCapWei, &p.Priority, (*big.Int).String),
 	)
 	if call.Value == nil {
 		call.Value = new(big.Int)
 	}
-	return texts, call, err
+	return p, call, err
 }
 
-// readMember reads a field, if it is given. It stores the value in into, and its canonical form in texts.
-func readMember[T any](fields map[string]any, name string, read func(any, string) (T, error),
-	into *T, texts map[string]string, canonical func(T) string) error {
-	v, given := fields[name]
+// readMember reads a field, if it is given. It stores the value in into, and its canonical form in text.
+func readMember[T any](fields map[string]json.RawMessage, name string, read func(json.RawMessage, string) (T, error),
+	into *T, text **string, canonical func(T) string) error {
+	raw, given := fields[name]
 	if !given {
 		return nil
 	}
-	value, err := read(v, "payload."+name)
+	value, err := read(raw, "payload."+name)
 	if err == nil {
-		*into, texts[name] = value, canonical(value)
+		*into, *text = value, new(canonical(value))
 	}
 	return err
 }
@@ -149,15 +152,24 @@ func intrinsicGas(call txmanager.Call) uint64 {
 	return max(gas, 21_000+10*(4*others+zeros))
 }
 
+// checkRecipient refuses a recipient that is not in canonical form. Code that makes calls can give any text.
+func checkRecipient(to *txmanager.Address) error {
+	if to == nil {
+		return nil
+	}
+	if a, err := eip155.ParseAddress(string(*to)); err != nil || a != *to {
+		return invalid("payload.to", "%q is not an address in canonical form: want 0x and 40 lower-case hex digits", string(*to))
+	}
+	return nil
+}
+
 // checkCall refuses a call that no chain can execute.
 func checkCall(call txmanager.Call) error {
 	if call.To == nil && len(call.Data) == 0 {
 		return invalid("payload.to", "has neither to nor data: give to (the account to call), or data (the code of a contract to deploy)")
 	}
-	if to := call.To; to != nil { // code that makes calls can give any text
-		if a, err := eip155.ParseAddress(string(*to)); err != nil || a != *to {
-			return invalid("payload.to", "%q is not an address in canonical form: want 0x and 40 lower-case hex digits", string(*to))
-		}
+	if err := checkRecipient(call.To); err != nil {
+		return err
 	}
 	if len(call.Data) > maxData {
 		return invalid("payload.data", "has %d bytes: want at most %d", len(call.Data), maxData)
@@ -193,8 +205,8 @@ func checkGas(call txmanager.Call) error {
 	return nil
 }
 
-func readGas(v any, field string) (uint64, error) {
-	n, err := readInteger(v, field)
+func readGas(raw json.RawMessage, field string) (uint64, error) {
+	n, err := readInteger(raw, field)
 	if err != nil {
 		return 0, err
 	}
@@ -204,8 +216,8 @@ func readGas(v any, field string) (uint64, error) {
 	return n.Uint64(), nil
 }
 
-func readAmount(v any, field string) (*big.Int, error) {
-	text, err := readString(v, field)
+func readAmount(raw json.RawMessage, field string) (*big.Int, error) {
+	text, err := readString(raw, field)
 	if err != nil {
 		return nil, err
 	}
@@ -220,10 +232,14 @@ func readAmount(v any, field string) (*big.Int, error) {
 var maxSafeInteger = big.NewInt(1<<53 - 1)
 
 // readInteger reads a decimal string, or a JSON integer that cannot have been rounded.
-func readInteger(v any, field string) (*big.Int, error) {
-	text, quoted := v.(string)
-	if number, ok := v.(json.Number); ok {
-		text = number.String()
+func readInteger(raw json.RawMessage, field string) (*big.Int, error) {
+	text := string(raw)
+	quoted := strings.HasPrefix(text, `"`)
+	if quoted {
+		var err error
+		if text, err = readString(raw, field); err != nil {
+			return nil, err
+		}
 	}
 	n, ok := parseDecimal(text)
 	if !ok {

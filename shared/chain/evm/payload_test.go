@@ -212,7 +212,7 @@ func TestEncodeCall(t *testing.T) {
 				`{"type":"tuple","components":[{"name":"a","type":"string"},{"name":"b","type":"tuple[]","components":[{"name":"a","type":"bool"},{"name":"b","type":"bytes"}]}]}]`,
 			`[[{"a":"` + lowerAddress + `","b":1},{"a":"` + lowerAddress + `","b":2}],{"a":"x","b":[{"a":true,"b":""},{"a":false,"b":"Bw=="}]}]`},
 	} {
-		data := check.Value(encodeCall(c.signature, decoded(c.args)))(t)
+		data := check.Value(encodeCall(c.signature, json.RawMessage(c.args)))(t)
 		contract := check.Value(abi.JSON(strings.NewReader(`[{"type":"function","name":"f","inputs":` + c.inputs + `}]`)))(t)
 		method := check.Value(contract.MethodById(data))(t) // by the selector
 		values := check.Value(method.Inputs.Unpack(data[4:]))(t)

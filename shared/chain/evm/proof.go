@@ -43,7 +43,11 @@ func (Family) PaymentPayload(token *txmanager.Address, to txmanager.Address, amo
 // ParseAddress reads 0x and 40 hex digits. An address in mixed case must have the checksum of EIP-55.
 // The error is a [*chain.FieldError].
 func (Family) ParseAddress(text string) (txmanager.Address, error) {
-	a, err := readAddress(text, "address")
+	raw, err := json.Marshal(text)
+	if err != nil {
+		return eip155.Address([20]byte{}), invalid("address", "want a text")
+	}
+	a, err := readAddress(raw, "address")
 	if err != nil {
 		return eip155.Address([20]byte{}), err
 	}

@@ -48,7 +48,7 @@ const wordSize = 32
 // freed, and callers choose the signatures.
 type abiType struct {
 	kind    kind
-	size    int       // bits of an integer, bytes of bytes1 to bytes32, elements of T[n] and of a tuple
+	size    int       // bits of an integer, bytes of bytes1 to bytes32, elements of T[n]
 	parts   []abiType // of a tuple; of an array its one element type
 	dynamic bool      // its values are in the tail, and the head has their offset
 	head    int       // its bytes in the head
@@ -127,10 +127,9 @@ func (p *signatureParser) typ(depth int) (t abiType, elements int, err error) {
 }
 
 func tupleOf(parts []abiType) abiType {
-	t := abiType{kind: kindTuple, size: len(parts), parts: parts}
+	t := abiType{kind: kindTuple, parts: parts, head: headsOf(parts)}
 	for _, part := range parts {
 		t.dynamic = t.dynamic || part.dynamic
-		t.head += part.head
 	}
 	if t.dynamic {
 		t.head = wordSize
@@ -148,6 +147,14 @@ func arrayOf(elem abiType, n int) abiType {
 		t.head = n * elem.head
 	}
 	return t
+}
+
+// headsOf returns the bytes of the types' heads together.
+func headsOf(types []abiType) (bytes int) {
+	for _, t := range types {
+		bytes += t.head
+	}
+	return bytes
 }
 
 // elementary reads one type without tuple and array. The result has no name if there is none.

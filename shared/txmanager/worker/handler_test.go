@@ -123,7 +123,7 @@ func TestNoNonceIsBoundForAMissingHandler(t *testing.T) {
 // A handler's signer signs during the handler call, and never after.
 func TestSignerOfAHandlerEndsWithItsAsking(t *testing.T) {
 	t.Parallel()
-	kept := make(chan txmanager.NonceSigner, 3) // one for each call
+	kept := make(chan txmanager.NonceSigner, 4) // one for each call
 	h := func(ctx context.Context, n txmanager.NonceContext) (txmanager.Transaction, error) {
 		kept <- n.Signer
 		s, err := n.Signer.Sign(ctx, txmanager.Call{Gas: 21_000})
@@ -146,6 +146,10 @@ func TestSignerOfAHandlerEndsWithItsAsking(t *testing.T) {
 	breaks := func(txmanager.Call) (txmanager.Signed, error, error) { return txmanager.Signed{}, nil, lost }
 	_, _, broken = runHandler(t.Context(), h, txmanager.NonceContext{}, breaks)
 	check.Err(t, "a lease session that ends", lost)(broken)
+
+	// A panic of the lease session's own code is not the handler's failure, which a placeholder would answer.
+	panics := func(txmanager.Call) (txmanager.Signed, error, error) { panic("of the session") }
+	check.Equal(t, "a panic while it signs", txmanager.PanicOf(func() { _, _, _ = runHandler(t.Context(), h, txmanager.NonceContext{}, panics) }), any("of the session"))
 }
 
 // Signed bytes from a handler must be signed by the submitter, for the nonce and chain, within the

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/big"
 	"strings"
-	"sync"
 
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -316,46 +315,58 @@ func (t *invocation) feeWait(x txmanager.Tx, g txmanager.GasParams, dear string)
 	return txmanager.Wait{}
 }
 
-// handlerSigner is the [txmanager.NonceSigner] of one handler call. It signs under its lock, while the lease
-// session only waits: nothing else may write under the lease.
+// signRequest is a handler's request to its lease session.
+type signRequest struct {
+	call   txmanager.Call
+	answer chan<- signAnswer // buffered for one answer
+}
+
+type signAnswer struct {
+	signed txmanager.Signed
+	err    error
+}
+
+// handlerSigner is the [txmanager.NonceSigner] of one handler call. The lease session itself signs, since
+// nothing else may write under its lease.
 type handlerSigner struct {
-	mu     sync.Mutex
-	sign   func(txmanager.Call) (s txmanager.Signed, refused, broken error)
-	over   bool   // the handler call ended
-	end    func() // ends the handler call
-	broken error  // of the lease session, which sign reported
+	requests chan<- signRequest
+	done     <-chan struct{}
 }
 
 // Sign implements [txmanager.NonceSigner].
-func (b *handlerSigner) Sign(ctx context.Context, c txmanager.Call) (s txmanager.Signed, refused error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.over {
-		return s, txmanager.ErrHandlerCallOver
+func (b handlerSigner) Sign(ctx context.Context, c txmanager.Call) (txmanager.Signed, error) {
+	answer := make(chan signAnswer, 1)
+	select {
+	case b.requests <- signRequest{c, answer}:
+	case <-b.done:
+		return txmanager.Signed{}, txmanager.ErrHandlerCallOver
+	case <-ctx.Done():
+		return txmanager.Signed{}, ctx.Err()
 	}
-	if err := ctx.Err(); err != nil {
-		return s, err
+	select {
+	case a := <-answer:
+		return a.signed, a.err
+	case <-b.done:
 	}
-	if s, refused, b.broken = b.sign(c); b.broken != nil {
-		b.over = true
-		b.end()
+	select {
+	case a := <-answer: // both channels were ready
+		return a.signed, a.err
+	default:
 		return txmanager.Signed{}, txmanager.ErrHandlerCallOver
 	}
-	return s, refused
 }
 
-// runHandler waits for the handler until ctx ends, and meanwhile lets it sign. A handler that does not
-// return by then is left running. A panic becomes its error. broken is sign's error about the lease
-// session, which ends the call at once.
+// runHandler waits for the handler until ctx ends, and meanwhile serves its sign requests. A
+// handler that does not return by then is left running. A panic becomes its error. broken is
+// sign's error about the lease session.
 func runHandler(ctx context.Context, h txmanager.Handler, n txmanager.NonceContext, sign func(txmanager.Call) (s txmanager.Signed, refused, broken error)) (tx txmanager.Transaction, failed, broken error) {
 	type answer struct {
 		tx  txmanager.Transaction
 		err error
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	signer, done := &handlerSigner{sign: sign, end: cancel}, make(chan answer, 1)
-	n.Signer = signer
+	done, over, requests := make(chan answer, 1), make(chan struct{}), make(chan signRequest)
+	defer close(over)
+	n.Signer = handlerSigner{requests, over}
 	go func() {
 		var a answer
 		if p := txmanager.PanicOf(func() { a.tx, a.err = h(ctx, n) }); p != nil {
@@ -363,14 +374,18 @@ func runHandler(ctx context.Context, h txmanager.Handler, n txmanager.NonceConte
 		}
 		done <- a
 	}()
-	var a answer
-	select {
-	case a = <-done:
-	case <-ctx.Done():
-		a.err = fmt.Errorf("no answer in time: %w", ctx.Err())
+	for {
+		select {
+		case a := <-done:
+			return a.tx, a.err, nil
+		case r := <-requests:
+			s, refused, broken := sign(r.call)
+			if broken != nil {
+				return tx, nil, broken
+			}
+			r.answer <- signAnswer{s, refused}
+		case <-ctx.Done():
+			return tx, fmt.Errorf("no answer in time: %w", ctx.Err()), nil
+		}
 	}
-	signer.mu.Lock() // waits for a signature that is under way
-	defer signer.mu.Unlock()
-	signer.over = true
-	return a.tx, a.err, signer.broken
 }
