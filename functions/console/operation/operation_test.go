@@ -165,7 +165,7 @@ func TestExportSaysThatItIsIncomplete(t *testing.T) {
 
 // drillControl is a control address: its state, what was called, and the refusal of a start.
 type drillControl struct {
-	state   operation.DrillState
+	state   string // in JSON
 	calls   []string
 	refusal string
 }
@@ -173,7 +173,7 @@ type drillControl struct {
 func (d *drillControl) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.calls = append(d.calls, r.Method+" "+r.URL.String())
 	if r.Method == http.MethodGet {
-		_ = json.NewEncoder(w).Encode(d.state)
+		_, _ = w.Write([]byte(d.state))
 	} else if r.Method == http.MethodPost && d.refusal != "" {
 		http.Error(w, d.refusal, http.StatusConflict)
 	}
@@ -185,13 +185,14 @@ func TestDrillsAreStartedInTheLocalEnvironment(t *testing.T) {
 	t.Parallel()
 	w, _ := consoletest.New(t, operation.Section(nil), nil).Get("/console/drill")
 	check.Equal(t, "outside the local environment", w.Code, 404)
-	d := &drillControl{state: operation.DrillState{Drills: []operation.Drill{{Name: "reorg", Meaning: "a reorg", Runbook: "docs/runbooks/protect.md"}, {Name: "slow-node", Needs: "it needs several nodes"}}}}
+	const drills = `"drills": [{"name": "reorg", "meaning": "a reorg", "runbook": "docs/runbooks/protect.md"}, {"name": "slow-node", "needs": "it needs several nodes"}]`
+	d := &drillControl{state: "{" + drills + "}"}
 	s := httptest.NewServer(d)
 	defer s.Close()
 	c := consoletest.New(t, operation.Section(operation.RemoteDrills(s.URL+"/")), nil)
 	c.Shows("/console/drill", 0, "Start reorg", "it needs several nodes", "runbooks/protect.md")
 	c.Does("/console/drill/reorg", url.Values{"solve": {"true"}}, 0, "/console/drill")
-	d.state.Run = &operation.DrillRun{Name: "reorg", Started: time.Now(), Output: attack}
+	d.state = fmt.Sprintf(`{%s, "run": {"name": "reorg", "started": %q, "output": %q}}`, drills, time.Now().Format(time.RFC3339Nano), attack)
 	c.Shows("/console/drill", 0, "runs", "&lt;script&gt;", `hx-trigger="every 2s"`, "Stop the drill")
 	c.Does("/console/drill/stop", nil, 0, "/console/drill")
 	check.Equal(t, "calls", strings.Join(d.calls, ", "), "GET /drills, POST /drills/reorg?solve=true, GET /drills, DELETE /drills")

@@ -55,15 +55,14 @@ func showSubmitter(ctx context.Context, call page.Call) (page.View, error) {
 // readSubmitter reads the submitter of the path for the form of an act, and for that of the policy its use. It makes 1 call,
 // or 2.
 func readSubmitter(ctx context.Context, call page.Call) (s submitter, _ error) {
-	ctx, stop := context.WithTimeout(ctx, patience)
-	defer stop()
 	id := call.PathValue("submitter")
 	all := calls{ctx: ctx}
 	require(&all, &s.Submitter, func(ctx context.Context) (client.Submitter, error) { return call.Admin.Submitter(ctx, id) })
 	if path.Base(call.URL.Path) == "policy" {
 		ask(&all, &s.Use, func(ctx context.Context) (client.PolicyUse, error) { return call.Admin.PolicyUse(ctx, id, "") })
 	}
-	return s, all.wait()
+	err := all.wait()
+	return s, err
 }
 
 // Heading is the submitter's name, or its account.

@@ -113,7 +113,11 @@ func (c *Contract) compileOperation(op *openapi3.Operation) (err error) {
 		all = append(all, p.Value.Schema)
 	}
 	if op.RequestBody != nil {
-		all = append(all, op.RequestBody.Value.Content[jsonBody].Schema)
+		body := op.RequestBody.Value.Content[jsonBody]
+		if body == nil {
+			return fmt.Errorf("the request's body is not described as %s", jsonBody)
+		}
+		all = append(all, body.Schema)
 	}
 	for status, response := range op.Responses.Map() {
 		if _, err := strconv.Atoi(status); err != nil {
