@@ -139,15 +139,17 @@ func readSource(t *testing.T, folders ...string) source {
 		})
 		check.OK(t)(err)
 	}
+	maps.DeleteFunc(found, func(name string, _ bool) bool { return name == "B" || name == "Body" }) // type parameters
 	code.decoded = slices.Sorted(maps.Keys(found))
 	return code
 }
 
-// add adds the struct types of a file, the types that it decodes, and the payload's fields. A body's type has a name that ends
-// in Request, and is an argument of a generic type or function, or the type of a parameter body.
+// add adds the struct types of a file, the types that it decodes, and the payload's fields. A body's type is decoded, or it
+// has a name that ends in Request and is an argument of a generic type or function, or the type of a parameter body.
 func (s *source) add(tree *ast.File, folder string, decoded map[string]bool) {
 	ast.Inspect(tree, func(n ast.Node) bool {
 		var body ast.Expr
+		decodes := false // by the name of the function, whatever the type's name
 		switch n := n.(type) {
 		case *ast.TypeSpec:
 			if structure, ok := n.Type.(*ast.StructType); ok && folder == "." {
@@ -156,9 +158,9 @@ func (s *source) add(tree *ast.File, folder string, decoded map[string]bool) {
 				s.structs[tree.Name.Name+"."+n.Name.Name] = structure
 			}
 		case *ast.IndexExpr:
-			body = n.Index
+			body, decodes = n.Index, slices.Contains([]string{"Decode", "submitterCall", "transferCall"}, nameOf(n.X))
 		case *ast.IndexListExpr:
-			body = n.Indices[1]
+			body, decodes = n.Indices[1], nameOf(n.X) == "call"
 		case *ast.Field:
 			if len(n.Names) == 1 && n.Names[0].Name == "body" {
 				body = n.Type
@@ -168,7 +170,7 @@ func (s *source) add(tree *ast.File, folder string, decoded map[string]bool) {
 				s.payload = literalsIn(n.Body)
 			}
 		}
-		if name := nameOf(body); folder == "." && strings.HasSuffix(name, "Request") {
+		if name := nameOf(body); decodes || folder == "." && strings.HasSuffix(name, "Request") {
 			decoded[name] = true
 		}
 		return true

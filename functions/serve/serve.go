@@ -1,5 +1,5 @@
 // Package serve is the part that the functions' servers share. It identifies the caller, reads requests
-// and turns errors into answers. It queries no chain, and knows no signer and no ledger.
+// and turns errors into answers. It has the ports to chains and tasks that several servers use, and knows no signer and no ledger.
 package serve
 
 import (

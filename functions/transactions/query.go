@@ -56,7 +56,10 @@ func (a *Server) queryByRequest(r *http.Request, v store.Viewer) (out View, err 
 
 // Estimate sets when the wait of a transaction is expected to end, if it waits and this process serves its chain.
 func Estimate(rulesOf func(txmanager.Submitter) (rules.Rules, error), rec store.Record, w *store.Waiting) {
-	if of, err := rulesOf(rec.Submitter); err == nil && w != nil {
+	if w == nil {
+		return
+	}
+	if of, err := rulesOf(rec.Submitter); err == nil {
 		w.ExpectedAt = expectedEnd(of.Finality, rec, *w)
 	}
 }

@@ -124,7 +124,8 @@ func (k Known) Missing(r Batch, chain bool) (found []Finding) {
 // Balances compares the balances of a side with the sums of its journal at the same point. An
 // account that is in only one of them counts as 0 in the other.
 func Balances(side Side, sums, balances map[Account]Sum) (found []Finding) {
-	all := maps.Clone(sums)
+	all := make(map[Account]Sum, len(sums))
+	maps.Copy(all, sums)
 	for at := range balances {
 		all[at] = sums[at]
 	}

@@ -63,7 +63,7 @@ func (n Numbered) Page(ctx context.Context, after Cursor, limit int) (page Page,
 			}
 		}
 		left -= len(lines)
-		if page.More = at.line < goal && len(lines) > 0; !page.More || left == 0 {
+		if page.More = at.line < goal && len(lines) > 0; !page.More || left <= 0 {
 			page.Next = at.cursor()
 			return page, nil
 		}

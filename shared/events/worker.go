@@ -192,7 +192,7 @@ func (t AcquireResult) early() bool {
 // wait returns how long a queue waits after so many consecutive failures.
 func wait(failures int) time.Duration {
 	const doublings = 10 // after so many the wait is MaxWait
-	return min(FirstWait<<min(failures-1, doublings), MaxWait)
+	return min(FirstWait<<min(max(failures-1, 0), doublings), MaxWait)
 }
 
 // leave releases the lease although events are pending, and enqueues a task for them.

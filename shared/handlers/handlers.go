@@ -84,8 +84,8 @@ func (s Service) Handle(ctx context.Context, n txmanager.NonceContext) (txmanage
 // so it is only logged: callers see the reason.
 func (s Service) noAnswer(ctx context.Context, n txmanager.NonceContext, err error) error {
 	s.Log.WarnContext(ctx, "handler's service gave no answer", "submitter", n.Submitter, "txId", n.TxID, "error", err.Error())
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return fmt.Errorf("no answer in time: %w", err)
+	if errors.Is(err, webhook.ErrLate) {
+		return err
 	}
 	return fmt.Errorf("its service gave no answer: %w", txmanager.ErrRetryLater)
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -171,7 +172,13 @@ func TestLateAnswersFailAndMissingOnesRetry(t *testing.T) {
 		w.Header().Set("Content-Length", "100")
 		panic(http.ErrAbortHandler)
 	})
-	for name, h := range map[string]txmanager.Handler{"not there": quiet, "hangs up": hangsUp} {
+	// A dialer's own time-out is an error of the network, since the call could have gone on.
+	dials := webhook.NewClient()
+	dials.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) {
+		return nil, fmt.Errorf("dial 127.0.0.1: %w", context.DeadlineExceeded)
+	}
+	unreached := handlers.Service{Endpoint: webhook.Endpoint{URL: gone.URL, Timeout: time.Minute, Client: dials}, Log: slog.New(slog.DiscardHandler)}.Handle
+	for name, h := range map[string]txmanager.Handler{"not there": quiet, "hangs up": hangsUp, "not reached in the dialer's time": unreached} {
 		_, err := h(t.Context(), about)
 		if !errors.Is(err, txmanager.ErrRetryLater) || strings.Contains(err.Error(), "127.0.0.1") {
 			t.Errorf("%s: got %v, want not now and no address", name, err)

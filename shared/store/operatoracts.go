@@ -199,18 +199,6 @@ type ActPlace struct {
 	ID     int64
 }
 
-// String is the text that [ParseActPlace] reads.
-func (p ActPlace) String() string { return fmt.Sprintf("%d/%d/%d", p.At.UnixMicro(), p.Source, p.ID) }
-
-// ParseActPlace reads the text of a place.
-func ParseActPlace(text string) (*ActPlace, error) {
-	var at int64
-	p := new(ActPlace)
-	_, err := fmt.Sscanf(text, "%d/%d/%d", &at, &p.Source, &p.ID)
-	p.At = time.UnixMicro(at).UTC()
-	return p, err
-}
-
 // compare is positive if p is newer than o.
 func (p ActPlace) compare(o ActPlace) int {
 	return cmp.Or(p.At.Compare(o.At), cmp.Compare(p.Source, o.Source), cmp.Compare(p.ID, o.ID))

@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"time"
 )
+
+// ErrLate reports that there was no answer before the end of the request's time, or of its context.
+var ErrLate = errors.New("no answer in time")
 
 // Endpoint is a service that gets signed requests.
 type Endpoint struct {
@@ -33,7 +37,7 @@ func NewClient() *http.Client {
 }
 
 // Post sends the JSON body in a signed request. It returns the status of the answer and its first bytes, at most limit.
-// Without an answer the status is 0. The error is that of the context if the time was up.
+// Without an answer the status is 0. The error wraps [ErrLate] if the time was up.
 func (e Endpoint) Post(ctx context.Context, id string, body []byte, limit int64) (status int, text []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
 	defer cancel()
@@ -57,7 +61,7 @@ func (e Endpoint) Post(ctx context.Context, id string, body []byte, limit int64)
 		err = of.Err // without the URL
 	}
 	if err != nil && ctx.Err() != nil {
-		err = ctx.Err()
+		err = fmt.Errorf("%w: %w", ErrLate, ctx.Err())
 	}
 	return status, text, err
 }

@@ -37,7 +37,7 @@ func (p Publisher) Publish(ctx context.Context, all []txmanager.Event) (taken in
 
 func (p Publisher) deliver(ctx context.Context, e txmanager.Event) error {
 	status, text, err := p.Post(ctx, e.Key(), e.Body, 64<<10) // more than is kept, so that the connection can be reused
-	if status == 0 {
+	if err != nil && status == 0 {
 		if p.Log != nil {
 			p.Log(ctx, e, err)
 		}
