@@ -42,6 +42,9 @@ const (
 	afterID   = `coalesce((select p.transfer_id from transfers_tb p where p.req_id = @after), 9223372036854775807)`
 	afterTime = `least(coalesce((select p.created_at from transfers_tb p where p.req_id = @after), 'infinity'), @created_before::timestamptz)`
 	afterBoth = `(` + afterTime + `, ` + afterID + `)`
+
+	// Of transfers of the very time, afterBoth takes some.
+	olderThan = `(@created_before::timestamptz is null or u.created_at < @created_before)`
 )
 
 // window is the next transfers in the order of an index, after a position. It ends at [allWindow] rows, or with the
@@ -78,7 +81,7 @@ var (
 	windowOfUser = window{`
   select f.transfer_id, f.created_at
     from (select u.transfer_id, u.created_at from transfers_tb u
-           where u.user_id = @user and (u.created_at, u.transfer_id) < ` + afterBoth + `
+           where u.user_id = @user and (u.created_at, u.transfer_id) < ` + afterBoth + ` and ` + olderThan + `
            order by u.created_at desc fetch first (@cut) rows with ties) as f
    order by f.created_at desc, f.transfer_id desc limit @cut`,
 		`w.created_at desc, w.transfer_id desc`}
@@ -92,7 +95,7 @@ var (
 
 	windowOfEnded = window{`
   select u.transfer_id, u.created_at from transfers_tb u
-   where u.user_id = @user and u.ended = @state::smallint and (u.created_at, u.transfer_id) < ` + afterBoth + `
+   where u.user_id = @user and u.ended = @state::smallint and (u.created_at, u.transfer_id) < ` + afterBoth + ` and ` + olderThan + `
    order by u.created_at desc, u.transfer_id desc limit ` + allWindow,
 		`w.created_at desc, w.transfer_id desc`}
 )
@@ -160,9 +163,9 @@ func (q ListQuery) passesAllOf(w window) bool {
 	case w == windowOfFailed:
 		return q.UserID == 0 && q.Before == nil
 	case w == windowOfUser:
-		return q.State == nil && q.Before == nil
+		return q.State == nil
 	}
-	return w == windowOfEnded && q.Before == nil
+	return w == windowOfEnded
 }
 
 // List returns one page of the user's transfers, and the cursor of the next; "" at the end. The error wraps
