@@ -144,8 +144,8 @@ func readSource(t *testing.T, folders ...string) source {
 	return code
 }
 
-// add adds the struct types of a file, the types that it decodes, and the payload's fields. A body's type is decoded, or it
-// has a name that ends in Request and is an argument of a generic type or function, or the type of a parameter body.
+// add adds the struct types of a file, the types that it decodes, and the payload's fields. A body's type is decoded, or its
+// name ends in Request. Then it is an argument of a generic type or function, or the type of a parameter body.
 func (s *source) add(tree *ast.File, folder string, decoded map[string]bool) {
 	ast.Inspect(tree, func(n ast.Node) bool {
 		var body ast.Expr

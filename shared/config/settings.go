@@ -218,7 +218,7 @@ func (c *Config) conservationSettings() []setting {
 			meaning: "the transfers that a violation of conservation stops until an operator resumes them: all new transfers, or, graded, those of the user and asset, then of the asset, then all. Choose graded where a stop for all costs more than one asset's error",
 			field:   choice(&c.Conservation.Halt, HaltAll, HaltGraded)},
 		{name: "conservation.chainBlocks", def: "1000",
-			meaning: "how many blocks conservation asks a node about at once, by `eth_getLogs` too, to compare the payers' payments in final blocks with the transfers; set it to what the node allows. 0: no chain is read, for chains whose nodes refuse `eth_getLogs`",
+			meaning: "how many blocks conservation asks a node about at once, by `eth_getLogs` too. It compares the payers' payments in final blocks with the transfers. Set it to what the node allows. 0: no chain is read, for chains whose nodes refuse `eth_getLogs`",
 			field:   number(&c.Conservation.ChainBlocks, "a number of blocks", 0, 100_000)},
 		{name: "conservation.chainHistory", constant: true, def: "24h",
 			meaning: "how far back conservation begins to read a payer that it has never read, at most to the payer's registration",

@@ -70,7 +70,7 @@ func (c *Config) databaseSettings() []setting {
 			meaning: "how long a session may be idle in an open transaction; below `database.lockTimeout`, so that an invocation that waits for a frozen holder can continue after Postgres ends its transaction",
 			field:   duration(&c.Database.IdleInTransactionTimeout, leastDatabaseTimeout, time.Minute)},
 		{name: "mark.bucket",
-			meaning: "the bucket of Cloud Storage that has the mark, in the object `database-mark`, which shows that a backup or a snapshot of the database was restored; no other deployment may use it. Not set: no mark is kept",
+			meaning: "the bucket of Cloud Storage that has the mark, in the object `database-mark`. The mark shows that a backup or a snapshot of the database was restored. No other deployment may use the bucket. Not set: no mark is kept",
 			field:   text(&c.Mark.Bucket, "a bucket's name", bucketName)},
 		{name: "mark.endpoint",
 			meaning: "a Cloud Storage other than Google's, reached without credentials: the emulator's",

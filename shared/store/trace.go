@@ -14,8 +14,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Tracer counts every round trip to Postgres on the meter of its context, makes a span of it if the context's
-// trace is recorded, and passes on the events that it made.
+// Tracer counts every round trip to Postgres on the meter of its context, and passes on the events that it made.
+// It makes a span of each whose context's trace is recorded.
 type Tracer struct {
 	onEvents func(context.Context, CommittedEvents) // nil: events are dropped
 }

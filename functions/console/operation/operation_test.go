@@ -163,7 +163,7 @@ func TestExportSaysThatItIsIncomplete(t *testing.T) {
 	}
 }
 
-// drillControl is a control address: its state, what was called, and the refusal of a start.
+// drillControl is a control address: its state, the calls that it got, and the refusal of a start.
 type drillControl struct {
 	state   string // in JSON
 	calls   []string
