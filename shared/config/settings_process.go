@@ -100,7 +100,7 @@ func (c *Config) taskSettings() []setting {
 			field:   text(&c.Tasks.ServiceAccount, "a service account's e-mail address", email)},
 		// The bounds are Cloud Tasks' own: google.cloud.tasks.v2.Task, dispatch_deadline.
 		{name: "tasks.dispatchDeadline", constant: true, def: "60s",
-			meaning: "how long Cloud Tasks waits for the answer to one task, and how long a function works unless its process has no other and a `CLOUD_RUN_TIMEOUT_SECONDS`",
+			meaning: "how long Cloud Tasks waits for the answer to one task, and how long a function may work. A process of one function may work as long as its `CLOUD_RUN_TIMEOUT_SECONDS` says",
 			field:   duration(&c.Tasks.DispatchDeadline, 15*time.Second, 30*time.Minute)},
 		{name: "tasks.queueShards", def: "1",
 			meaning: "the number of queues of each kind of work, among which submitters are spread; one queue dispatches at most 500 tasks a second. Raise it above that rate",
