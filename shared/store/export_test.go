@@ -19,6 +19,9 @@ func (s *Store) Raw(ctx context.Context) (*pgxpool.Conn, error) { return s.db.Ac
 // RecordOf is what [Store.TxWaiting] and [Store.TxWaitingByRequest] return, without why the transaction waits.
 func RecordOf(r Record, _ *Waiting, err error) (Record, error) { return r, err }
 
+// CallDigest is the digest by which an intent's call is compared with a foreign transaction's.
+func CallDigest(in Intent) []byte { return callDigest(in) }
+
 // CreateTogether returns the results of creates that share one round trip.
 func (s *Store) CreateTogether(ctx context.Context, intents []Intent, bound int) []Created {
 	all, results := make([]pendingCreate, len(intents)), make([]Created, len(intents))
