@@ -148,7 +148,7 @@ func (c *Config) authSettings() []setting {
 			meaning: "the audience that users' tokens are made for; required with `trading.url`",
 			field:   text(&c.Auth.UsersAudience, "a text without spaces", word)},
 		{name: "approvals.required",
-			meaning: "the acts that one operator proposes and another has to approve, as docs/approvals.md describes: any of " + strings.Join(ApprovalKinds, ", ") + "; not set: one operator does everything alone",
+			meaning: "the acts that one operator proposes and another has to approve (docs/approvals.md). Any of " + strings.Join(ApprovalKinds, ", ") + ". Not set: one operator does everything alone",
 			field:   kinds(&c.Approvals.Required)},
 		{name: "approvals.validFor", constant: true, def: "24h",
 			meaning: "how long a proposal may wait until it is approved and carried out; then it is made again",

@@ -2,6 +2,8 @@
 // Monitoring.
 package dashboard
 
+import "slices"
+
 // Row is a group of charts about one subject.
 type Row struct {
 	Title  string
@@ -46,6 +48,10 @@ const (
 
 // Rows are all charts, in the order in which an operator looks at them.
 func Rows() []Row {
+	return slices.Concat(rowsOfTransactions(), rowsOfParts(), rowsOfDependencies())
+}
+
+func rowsOfTransactions() []Row {
 	return []Row{
 		{"Traffic", Everywhere, []Chart{
 			{"Accepted, broadcast and final", PerSecond, []Query{
@@ -107,6 +113,12 @@ func Rows() []Row {
 			rateBy("Receipts asked for", "fencepost_receipt_check_total", "result"),
 			rateBy("Reorgs seen", "fencepost_confirmations_new_fork_total"),
 		}},
+	}
+}
+
+// rowsOfParts are the rows of parts that not every deployment has.
+func rowsOfParts() []Row {
+	return []Row{
 		{"Transfers", Transfers, []Chart{
 			rateBy("States that transfers entered", "fencepost_transfer_total", "state"),
 			gauge("Longest late transfer", Seconds, "fencepost_transfer_stuck_seconds", "state"),
@@ -120,6 +132,12 @@ func Rows() []Row {
 			gauge("Oldest undelivered event", Seconds, "fencepost_event_age_seconds", "endpoint"),
 			gauge("Time since an endpoint was paused", Seconds, "fencepost_event_endpoint_paused_seconds", "endpoint"),
 		}},
+	}
+}
+
+// rowsOfDependencies are the rows of nodes and of Postgres.
+func rowsOfDependencies() []Row {
+	return []Row{
 		{"Nodes", Everywhere, []Chart{
 			rateBy("Answers of nodes", "fencepost_rpc_node_total", "chain", "node", "result"),
 			rateBy("Answers of nodes that lag", `fencepost_rpc_node_total{result="lag"}`, "chain", "node"),

@@ -182,7 +182,7 @@ func (c *Collector) Value(series string) (sum float64) {
 	return sum
 }
 
-// Received is what a collector has accepted so far.
+// Received has the series and spans that a collector has accepted so far.
 type Received struct {
 	Series []string // in order
 	Spans  []Span   // in order of arrival
@@ -190,7 +190,7 @@ type Received struct {
 	Calls  int      // delivery attempts, also those that were not accepted
 }
 
-// Received returns what was accepted so far.
+// Received returns the series and spans that the collector has accepted so far.
 func (c *Collector) Received() Received {
 	c.mu.Lock()
 	defer c.mu.Unlock()
