@@ -27,6 +27,9 @@ var HotStatements = map[string]string{
 	"assetPage": assetPage, "fundingOf": fundingOf,
 }
 
+// WindowRowsOf is how many rows are read for the first page of a list of one user.
+func WindowRowsOf(q ListQuery) int { return q.rowsOf(q.windowOfOne(), q.Size+1) }
+
 // Start is a compare-and-set out of INIT for [Store.Together].
 type Start struct {
 	ReqID       string

@@ -168,6 +168,14 @@ func (q ListQuery) passesAllOf(w window) bool {
 	return w == windowOfEnded
 }
 
+// rowsOf is how many rows of the window can be needed to find size transfers.
+func (q ListQuery) rowsOf(w window, size int) int {
+	if q.passesAllOf(w) {
+		return min(size, windowRows)
+	}
+	return windowRows
+}
+
 // List returns one page of the user's transfers, and the cursor of the next; "" at the end. The error wraps
 // [store.ErrCursor] if After is not a transfer of the user.
 func (s *Store) List(ctx context.Context, q ListQuery) (page []transfer.Transfer, next string, err error) {
@@ -222,10 +230,7 @@ func (s *Store) listWindows(ctx context.Context, w window, q ListQuery, own bool
 // list ends in it.
 func (s *Store) readWindow(ctx context.Context, w window, q ListQuery, own bool, size int) (rows []transfer.Transfer, end string, err error) {
 	var known bool
-	cut := windowRows
-	if q.passesAllOf(w) {
-		cut = min(size, windowRows)
-	}
+	cut := q.rowsOf(w, size)
 	args := pgx.NamedArgs{
 		"after": q.After, "own": own, "user": q.UserID, "state": q.State, "asset": q.Asset, "created_before": q.Before, "newest": newestBefore(q.Before),
 		"size": size, "cut": cut,

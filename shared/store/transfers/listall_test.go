@@ -154,3 +154,25 @@ func TestListAllByAge(t *testing.T) {
 		check.Err(t, name, transfers.ErrNoIndex)(b.ListAll(t.Context(), q))
 	}
 }
+
+// A list of one user before a time has every older transfer, and reads no more rows than the page, although the index also
+// leads to those of that very time.
+func TestListOfOneUserBeforeATime(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	newest := time.Now().Add(-time.Hour).Truncate(time.Microsecond)
+	var older []string
+	for n := range 4 {
+		id := fmt.Sprintf("00%024d", 4-n)
+		b.insertOld(t, id, 7, transfer.Committed, newest.Add(-time.Duration(n)*time.Second))
+		if n > 0 {
+			older = append(older, id)
+		}
+	}
+	for name, state := range map[string]*transfer.State{"any": nil, "COMMITTED": new(transfer.Committed)} {
+		q := transfers.ListQuery{UserID: 7, State: state, Before: &newest, Size: 1}
+		_, got := pagesOf(t, b, q)
+		check.Same(t, name, got, older)
+		check.Equal(t, name+": rows of a window", transfers.WindowRowsOf(q), q.Size+1)
+	}
+}
