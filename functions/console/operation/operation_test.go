@@ -194,7 +194,7 @@ func TestDrillsAreStartedInTheLocalEnvironment(t *testing.T) {
 	c.Does("/console/drill/reorg", url.Values{"solve": {"true"}}, 0, "/console/drill")
 	started := time.Now().Add(-5 * time.Minute).UTC()
 	d.state = fmt.Sprintf(`{%s, "run": {"name": "reorg", "started": %q, "output": %q}}`, drills, started.Format(time.RFC3339), attack)
-	c.Shows("/console/drill", 0, "runs", `datetime="`+started.Format("2006-01-02T"), "&lt;script&gt;", `hx-trigger="every 2s"`, "Stop the drill")
+	c.Shows("/console/drill", 0, "runs", started.Format("2006-01-02T15:04:05"), "&lt;script&gt;", `hx-trigger="every 2s"`, "Stop the drill")
 	c.Does("/console/drill/stop", nil, 0, "/console/drill")
 	check.Equal(t, "calls", strings.Join(d.calls, ", "), "GET /drills, POST /drills/reorg?solve=true, GET /drills, DELETE /drills")
 	d.refusal = "another drill is running: end it first"

@@ -97,12 +97,22 @@ func (b overJSONRPC) ConsumedOnAPrunedNode(t *testing.T) {
 	}
 	b.mine(t, 40)
 	oldest := b.query(t, txmanager.ChainQuery{Receipts: []txmanager.Hash{txs[1].Hash}}).Receipts[txs[1].Hash].Receipt.BlockNumber
-	b.proxy.Set(answering(countsWhere(func(at uint64) bool { return at < oldest }), NodeError(words)))
+	silent := answering(countsWhere(func(at uint64) bool { return at < oldest }), NodeError(words))
+	b.proxy.Set(silent)
 	b.wantConsumer(t, "above the oldest state", 2, txs[2])
 	b.wantConsumer(t, "in the block of the oldest state", 1, txs[1])
 	if err := b.wantUntold(t, "below the oldest state", 0); !isPermanent(err) || !strings.Contains(err.Error(), words) {
 		t.Errorf("below the oldest state: got %v, want the node's text", err)
 	}
+	lowered := changing(wholeBlock, func(block map[string]any) { block["number"] = lower(block["number"]) })
+	b.proxy.Set(Fault{Answer: func(call Call, own json.RawMessage) map[string]any {
+		if refused := silent.Answer(call, own); refused != nil {
+			return refused
+		}
+		return lowered.Answer(call, own)
+	}})
+	check.Err(t, "below the oldest state, and another block than the one asked for", txmanager.ErrNoCounts)(b.wantUntold(t, "another block", 0))
+	b.proxy.Set(silent)
 	b.wantNotConsumed(t, "pruned node", 3)
 }
 
