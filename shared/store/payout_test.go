@@ -86,7 +86,9 @@ func init() {
 	guarded["guard_statements_truncate"] = []duty{{"payout_statement", `alter table payout_proof disable trigger guard_payout_proofs_truncate`, `truncate payout_statement cascade`, byGuard}}
 	guarded["refuse_payout_in_doubt"] = []duty{{"managed_tx",
 		aTransfer + `; insert into identity_change (system_identifier, timeline_id, by, reason) values (1, 1, 'ann', 'r')`,
-		`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) values (gen_random_uuid(), $alice, '01ARZ3NDEKTSV4RRFFQ69G5FAV', 'transfer', ` + emptyPrint + `)`, "payout_in_doubt"}}
+		`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) values (gen_random_uuid(), $alice, '01ARZ3NDEKTSV4RRFFQ69G5FAV', 'transfer', ` + emptyPrint + `)`, "payout_in_doubt"},
+		{"managed_tx", `insert into identity_change (system_identifier, timeline_id, by, reason) values (1, 1, 'ann', 'r')`,
+			`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) values (gen_random_uuid(), $alice, 'of a lost transfer', 'transfer', ` + emptyPrint + `)`, "payout_in_doubt"}}
 }
 
 func payoutIntent(sub txmanager.Submitter, requestID string) store.Intent {

@@ -43,11 +43,12 @@ func (e *episode) checkDuplicates(ctx context.Context) check {
 
 func (e *episode) replayCore(ctx context.Context, report reporter) {
 	core, answered := e.env.Core, make(map[string]bool)
+	key := func(c ubsproxy.Call) string { return fmt.Sprint(c.Path, c.Operation.Op, c.Operation.ReqID) }
 	for _, c := range core.Proxy.Calls(nil) {
-		answered[c.Path+c.Operation.ReqID] = answered[c.Path+c.Operation.ReqID] || c.Status == http.StatusOK
+		answered[key(c)] = answered[key(c)] || c.Status == http.StatusOK
 	}
 	client.Each(core.Proxy.Calls(nil), func(c ubsproxy.Call) {
-		if e.restores.transfers[c.Operation.ReqID] && !answered[c.Path+c.Operation.ReqID] {
+		if e.restores.transfers[c.Operation.ReqID] && !answered[key(c)] {
 			return // its caller was lost before an answer came, and no process repeats it
 		}
 		status, text, err := core.Proxy.Replay(ctx, c, core.Secret)

@@ -147,6 +147,26 @@ func TestH08RestoredCopyMovesNothing(t *testing.T) {
 	check.Same(t, "changed", l.rows(), rows)
 	check.OK(t)(l.db.Store.AcceptDatabase(t.Context(), "carol", "reconciled"))
 	succeeds(t, l.Resolve(t.Context(), transfer.Withdraw, call("before", fine, 1)))
-	succeeds(t, l.Withdraw(t.Context(), c))
+	succeeds(t, l.OutsideDeposit(t.Context(), c))
+	l.has(alice, fine, "0.00000010")
+}
+
+// A late invocation has read a transfer that the restored copy lacks. It moves nothing in the copy, also beside calls of
+// transfers that the copy has.
+func TestACallOfALostTransferMovesNothingInARestoredCopy(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	l.fund(alice, fine, 10)
+	l.exec(`update database_identity set timeline_id = timeline_id + 1`)
+	check.OK(t)(l.db.Store.AcceptDatabase(t.Context(), "carol", "reconciled"))
+	kept := call("01ARZ3NDEKTSV4RRFFQ69G5FAV", fine, 2)
+	l.exec(`insert into transfers_tb (req_id, user_id, asset_id, amount, precision, transfer_type, source_type) values ($1, $2, $3, 0.00000002, 8, 1, 1)`, kept.ReqID, alice, fine)
+	for _, op := range []transfer.Op{transfer.Withdraw, transfer.Deposit, transfer.Refund} {
+		unknown(t, l.of(op)(t.Context(), call("lost", fine, 1)), transfer.ErrForeign)
+	}
+	all := check.Value(l.Together(t.Context(), []funding.Request{{Op: transfer.Withdraw, Call: call("lost", fine, 1)}, {Op: transfer.Withdraw, Call: kept}}))(t)
+	unknown(t, all[0], transfer.ErrForeign)
+	succeeds(t, all[1])
 	l.has(alice, fine, "0.00000008")
+	check.Equal(t, "rows of the journal and of balances", len(l.rows()), 3)
 }
