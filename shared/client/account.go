@@ -116,7 +116,7 @@ func (c *Client) PutAsset(ctx context.Context, name string, terms AssetTerms, re
 
 // ListAssets yields the assets by id; pageSize 0 is the service's default. It is for operators.
 func (c *Client) ListAssets(ctx context.Context, pageSize int) iter.Seq2[Asset, error] {
-	return pages[Asset](ctx, c, listing{"/admin/v1/assets", "assets"}, queryOf("pageSize", pageSize))
+	return pages[Asset](ctx, c, "/admin/v1/assets", "assets", queryOf("pageSize", pageSize))
 }
 
 // AccountQuery selects accounts to list.
@@ -127,14 +127,14 @@ type AccountQuery struct {
 
 // ListOwnAccounts yields the accounts of the token's user, one for each asset.
 func (c *Client) ListOwnAccounts(ctx context.Context, q AccountQuery) iter.Seq2[Account, error] {
-	return pages[Account](ctx, c, listing{"/api/v1/accounts", "accounts"}, queryOf("asset", q.Asset, "pageSize", q.PageSize))
+	return pages[Account](ctx, c, "/api/v1/accounts", "accounts", queryOf("asset", q.Asset, "pageSize", q.PageSize))
 }
 
 // ListAccounts yields a user's accounts, one for each asset. It is for operators.
 func (c *Client) ListAccounts(ctx context.Context, userID int64, q AccountQuery) iter.Seq2[Account, error] {
 	query := queryOf("asset", q.Asset, "pageSize", q.PageSize)
 	query.Set("user", strconv.FormatInt(userID, 10))
-	return pages[Account](ctx, c, listing{accounts, "accounts"}, query)
+	return pages[Account](ctx, c, accounts, "accounts", query)
 }
 
 // ShowAccount returns a user's account in both ledgers, and the last acts on it. It is for operators.

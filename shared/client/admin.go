@@ -123,7 +123,7 @@ type SubmitterChange struct {
 // ListChanges yields the recorded changes of the submitter, the newest first. It fetches pageSize at once, up to
 // 500; 0: 50. It is for operators.
 func (c *Client) ListChanges(ctx context.Context, submitter string, pageSize int) iter.Seq2[SubmitterChange, error] {
-	return pages[SubmitterChange](ctx, c, listing{pathOf(submitters, submitter, "changes"), "changes"}, queryOf("pageSize", pageSize))
+	return pages[SubmitterChange](ctx, c, pathOf(submitters, submitter, "changes"), "changes", queryOf("pageSize", pageSize))
 }
 
 // PastIncident is a time in which a submitter was in PROTECT.
@@ -140,7 +140,7 @@ type PastIncident struct {
 
 // ListIncidents yields the submitter's PROTECT incidents, the newest first. It is for operators.
 func (c *Client) ListIncidents(ctx context.Context, submitter string) iter.Seq2[PastIncident, error] {
-	return pages[PastIncident](ctx, c, listing{pathOf(submitters, submitter, "incidents"), "incidents"}, queryOf("pageSize", 100))
+	return pages[PastIncident](ctx, c, pathOf(submitters, submitter, "incidents"), "incidents", queryOf("pageSize", 100))
 }
 
 // SetCallers replaces the callers that may post for the submitter. succeeds maps a caller of the
@@ -212,7 +212,7 @@ type SubmitterQuery struct {
 
 // ListSubmitters yields submitters. It is for operators.
 func (c *Client) ListSubmitters(ctx context.Context, q SubmitterQuery) iter.Seq2[Submitter, error] {
-	return pages[Submitter](ctx, c, listing{submitters, "submitters"}, queryOf("pageSize", 500, "state", q.State, "sort", q.Sort))
+	return pages[Submitter](ctx, c, submitters, "submitters", queryOf("pageSize", 500, "state", q.State, "sort", q.Sort))
 }
 
 // Proceed lets one held intent proceed and returns its state. It is for operators.

@@ -39,5 +39,5 @@ type ActQuery struct {
 // ListActs yields the recorded acts of operators, the newest first. It is for operators.
 func (c *Client) ListActs(ctx context.Context, q ActQuery) iter.Seq2[Act, error] {
 	query := queryOf("who", q.Who, "since", q.Since, "act", q.Act, "subject", q.Subject, "pageSize", q.PageSize)
-	return pages[Act](ctx, c, listing{"/admin/v1/audit", "acts"}, query)
+	return pages[Act](ctx, c, "/admin/v1/audit", "acts", query)
 }

@@ -126,18 +126,18 @@ func (c *Client) call(ctx context.Context, q request, out any) error {
 		if err == nil {
 			return nil
 		}
-		later, after := errors.Is(err, ErrUnknown), time.Duration(0)
-		p, refused := errors.AsType[*Problem](err)
-		if refused {
-			later, after = p.later(), p.RetryAfter
-		}
 		if ProposedBy(err) != nil { // an earlier attempt has made the same proposal, or nothing
 			return callError(q, err, false)
 		}
-		uncertain = errors.Is(err, ErrUnknown) || uncertain && !(refused && p.final())
+		unknown, p := errors.Is(err, ErrUnknown), new(Problem)
+		later := unknown
+		if errors.As(err, &p) {
+			later = p.later()
+		}
+		uncertain = unknown || uncertain && !p.final()
 		// A random part is added, so that clients that were refused together do not return
 		// together.
-		if !later || errors.Is(err, ErrUnknown) && !q.isRepeatable() || !sleepBefore(ctx, after+rand.N(limit)) {
+		if !later || unknown && !q.isRepeatable() || !sleepBefore(ctx, p.RetryAfter+rand.N(limit)) {
 			return callError(q, err, uncertain)
 		}
 	}

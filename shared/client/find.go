@@ -33,7 +33,7 @@ type FoundTx struct {
 func (c *Client) FindTxs(ctx context.Context, f TxFilter) iter.Seq2[FoundTx, error] {
 	query := queryOf("submitter", f.Submitter, "state", f.State, "cause", f.Cause, "since", f.Since, "caller", f.Caller,
 		"hash", f.Hash, "requestId", f.RequestID, "nonce", f.Nonce, "pageSize", f.PageSize)
-	return pages[FoundTx](ctx, c, listing{adminTxs, "transactions"}, query)
+	return pages[FoundTx](ctx, c, adminTxs, "transactions", query)
 }
 
 // LaneNonce is one nonce of a submitter.
@@ -53,7 +53,7 @@ type LaneNonce struct {
 // Lane yields the nonces of a submitter from one on, the lowest first. Without from it begins where the
 // open nonces do, or the newest. It is for operators.
 func (c *Client) Lane(ctx context.Context, submitter string, from *uint64) iter.Seq2[LaneNonce, error] {
-	return pages[LaneNonce](ctx, c, listing{pathOf(submitters, submitter, "lane"), "nonces"}, queryOf("pageSize", 500, "from", from))
+	return pages[LaneNonce](ctx, c, pathOf(submitters, submitter, "lane"), "nonces", queryOf("pageSize", 500, "from", from))
 }
 
 // QueuedTx is an intent that waits for a nonce.
@@ -71,5 +71,5 @@ type QueuedTx struct {
 // ListQueue yields the intents that wait for a nonce, in the order in which they are served. It is for
 // operators.
 func (c *Client) ListQueue(ctx context.Context, submitter string) iter.Seq2[QueuedTx, error] {
-	return pages[QueuedTx](ctx, c, listing{pathOf(submitters, submitter, "queue"), "queue"}, queryOf("pageSize", 500))
+	return pages[QueuedTx](ctx, c, pathOf(submitters, submitter, "queue"), "queue", queryOf("pageSize", 500))
 }

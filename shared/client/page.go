@@ -23,18 +23,16 @@ func WithPage(ctx context.Context, p *Page) context.Context {
 	return context.WithValue(ctx, pageKey{}, p)
 }
 
-// listing is a list of the API: its path, and the names of its rows and of where a page begins.
-type listing struct{ path, rows string }
-
-// pages yields the rows of a list, and fetches pages as needed. It ends at the first error.
-func pages[T any](ctx context.Context, c *Client, of listing, values url.Values) iter.Seq2[T, error] {
+// pages yields the rows of the list at the path, which are in the member of the answer, and fetches pages as needed. It ends at the
+// first error, after the last page, and after a page without rows: the list of events always has a token for a next page.
+func pages[T any](ctx context.Context, c *Client, path, member string, values url.Values) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		only, _ := ctx.Value(pageKey{}).(*Page)
 		if only != nil && only.Token != "" {
 			values.Set("pageToken", only.Token)
 		}
 		for {
-			rows, next, err := page[T](ctx, c, of, values)
+			rows, next, err := page[T](ctx, c, path, member, values)
 			if err != nil {
 				var none T
 				yield(none, err)
@@ -48,7 +46,7 @@ func pages[T any](ctx context.Context, c *Client, of listing, values url.Values)
 					return
 				}
 			}
-			if next == "" {
+			if next == "" || len(rows) == 0 {
 				return
 			}
 			values.Set("pageToken", next)
@@ -56,20 +54,20 @@ func pages[T any](ctx context.Context, c *Client, of listing, values url.Values)
 	}
 }
 
-// page fetches one page, and the token of the next; "": there is none.
-func page[T any](ctx context.Context, c *Client, of listing, values url.Values) (rows []T, next string, err error) {
-	q := request{method: http.MethodGet, path: of.path, query: values}
+// page fetches one page of [pages], and the token of the next; "": there is none.
+func page[T any](ctx context.Context, c *Client, path, member string, values url.Values) (rows []T, next string, err error) {
+	q := request{method: http.MethodGet, path: path, query: values}
 	answer, err := call[map[string]json.RawMessage](ctx, c, q)
 	if err != nil {
 		return nil, "", err
 	}
-	for name, into := range map[string]any{of.rows: &rows, "nextPageToken": &next} {
+	for name, into := range map[string]any{member: &rows, "nextPageToken": &next} {
 		if text := answer[name]; text != nil && err == nil {
 			err = json.Unmarshal(text, into)
 		}
 	}
 	if err != nil {
-		return nil, "", callError(q, fmt.Errorf("%w: %s: %w", ErrUnknown, of.rows, err), true)
+		return nil, "", callError(q, fmt.Errorf("%w: %s: %w", ErrUnknown, member, err), true)
 	}
 	return rows, next, nil
 }

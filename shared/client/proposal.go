@@ -75,7 +75,7 @@ func (c *Client) ListProposals(ctx context.Context, all bool) iter.Seq2[Proposal
 	if all {
 		state = "all"
 	}
-	return pages[Proposal](ctx, c, listing{proposals, "proposals"}, queryOf("pageSize", 500, "state", state))
+	return pages[Proposal](ctx, c, proposals, "proposals", queryOf("pageSize", 500, "state", state))
 }
 
 // Proposal returns one proposal. It is for operators.

@@ -136,7 +136,7 @@ type OpenForeign struct {
 // ListForeign yields the submitter's foreign transactions whose requests are unknown, from the nonce
 // from on, by nonce. It is for operators.
 func (c *Client) ListForeign(ctx context.Context, submitter string, from uint64) iter.Seq2[OpenForeign, error] {
-	return pages[OpenForeign](ctx, c, listing{pathOf(submitters, submitter, "foreign"), "foreign"}, queryOf("pageSize", 500, "from", from))
+	return pages[OpenForeign](ctx, c, pathOf(submitters, submitter, "foreign"), "foreign", queryOf("pageSize", 500, "from", from))
 }
 
 // MatchResult is the final state of an intent that was matched with a foreign transaction.

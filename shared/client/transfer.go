@@ -118,7 +118,7 @@ type TransferQuery struct {
 
 // ListTransfers yields the user's transfers and payouts, the newest first.
 func (c *Client) ListTransfers(ctx context.Context, q TransferQuery) iter.Seq2[Transfer, error] {
-	return pages[Transfer](ctx, c, listing{transfers, "transfers"}, queryOf("state", q.State, "pageSize", q.PageSize))
+	return pages[Transfer](ctx, c, transfers, "transfers", queryOf("state", q.State, "pageSize", q.PageSize))
 }
 
 // OperatorsTransfer is a transfer or payout as an operator sees it.
@@ -141,5 +141,5 @@ type AllTransfersQuery struct {
 // ListAllTransfers yields the transfers and payouts of all users, the newest first. It is for operators.
 func (c *Client) ListAllTransfers(ctx context.Context, q AllTransfersQuery) iter.Seq2[OperatorsTransfer, error] {
 	query := queryOf("state", q.State, "user", q.UserID, "asset", q.Asset, "before", q.Before, "pageSize", q.PageSize)
-	return pages[OperatorsTransfer](ctx, c, listing{adminTransfers, "transfers"}, query)
+	return pages[OperatorsTransfer](ctx, c, adminTransfers, "transfers", query)
 }

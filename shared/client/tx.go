@@ -181,7 +181,7 @@ type TxQuery struct {
 func (c *Client) ListTx(ctx context.Context, q TxQuery) iter.Seq2[ListedTx, error] {
 	values := queryOf("state", q.State, "pageSize", q.PageSize)
 	values.Set("submitter", q.Submitter)
-	return pages[ListedTx](ctx, c, listing{txs, "transactions"}, values)
+	return pages[ListedTx](ctx, c, txs, "transactions", values)
 }
 
 // Outcome is the outcome of a cancellation.

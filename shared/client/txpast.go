@@ -110,15 +110,15 @@ func (c *Client) WhyTx(ctx context.Context, txID string) (TxWhy, error) {
 
 // ListTxHistory yields the changes of a transaction, the oldest first. It is for operators.
 func (c *Client) ListTxHistory(ctx context.Context, txID string) iter.Seq2[TxChange, error] {
-	return pages[TxChange](ctx, c, listing{pathOf(adminTxs, txID, "history"), "history"}, queryOf("pageSize", 1000))
+	return pages[TxChange](ctx, c, pathOf(adminTxs, txID, "history"), "history", queryOf("pageSize", 1000))
 }
 
 // ListTxVersions yields the signed versions of a transaction, the oldest first. It is for operators.
 func (c *Client) ListTxVersions(ctx context.Context, txID string) iter.Seq2[TxVersion, error] {
-	return pages[TxVersion](ctx, c, listing{pathOf(adminTxs, txID, "versions"), "versions"}, queryOf("pageSize", 500))
+	return pages[TxVersion](ctx, c, pathOf(adminTxs, txID, "versions"), "versions", queryOf("pageSize", 500))
 }
 
 // ListTxDecisions yields the decisions about a transaction, the oldest first. It is for operators.
 func (c *Client) ListTxDecisions(ctx context.Context, txID string) iter.Seq2[TxDecision, error] {
-	return pages[TxDecision](ctx, c, listing{pathOf(adminTxs, txID, "decisions"), "decisions"}, queryOf("pageSize", 500))
+	return pages[TxDecision](ctx, c, pathOf(adminTxs, txID, "decisions"), "decisions", queryOf("pageSize", 500))
 }

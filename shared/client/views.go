@@ -35,7 +35,7 @@ type AttentionSubject struct {
 
 // ListAttention yields what needs a person, the most urgent first. It is for operators.
 func (c *Client) ListAttention(ctx context.Context) iter.Seq2[AttentionItem, error] {
-	return pages[AttentionItem](ctx, c, listing{"/admin/v1/attention", "items"}, queryOf("pageSize", 500))
+	return pages[AttentionItem](ctx, c, "/admin/v1/attention", "items", queryOf("pageSize", 500))
 }
 
 // Overview is the state of a deployment, and of the process that answered.
@@ -135,7 +135,7 @@ type Node struct {
 
 // ListChains returns the chains with their nodes, which the service asks. It is for operators.
 func (c *Client) ListChains(ctx context.Context) ([]Chain, error) {
-	all, _, err := page[Chain](ctx, c, listing{"/admin/v1/chains", "chains"}, nil)
+	all, _, err := page[Chain](ctx, c, "/admin/v1/chains", "chains", nil)
 	return all, err
 }
 

@@ -86,7 +86,7 @@ type RedeliveryRequest struct {
 
 // WebhookEndpoints lists the endpoints. It is for operators.
 func (c *Client) WebhookEndpoints(ctx context.Context) ([]WebhookEndpoint, error) {
-	all, _, err := page[WebhookEndpoint](ctx, c, listing{endpoints, "endpoints"}, nil)
+	all, _, err := page[WebhookEndpoint](ctx, c, endpoints, "endpoints", nil)
 	return all, err
 }
 
