@@ -146,13 +146,13 @@ func (c *Client) ShowAccount(ctx context.Context, userID int64, asset string) (A
 // refused it for ever, the error has a [Problem] of status 422 with the reason as its code. It is for
 // operators and for the deposit service.
 func (c *Client) BookDeposit(ctx context.Context, userID int64, asset string, in Money) (AccountAct, error) {
-	return post[AccountAct](ctx, c, pathOf(accounts, userID, asset, "deposits"), in)
+	return postOnce[AccountAct](ctx, c, pathOf(accounts, userID, asset, "deposits"), in)
 }
 
 // BookWithdrawal books money that has left to the outside. Its results are those of
 // [Client.BookDeposit]. It is for operators.
 func (c *Client) BookWithdrawal(ctx context.Context, userID int64, asset string, in Money) (AccountAct, error) {
-	return post[AccountAct](ctx, c, pathOf(accounts, userID, asset, "withdrawals"), in)
+	return postOnce[AccountAct](ctx, c, pathOf(accounts, userID, asset, "withdrawals"), in)
 }
 
 // SetAccountStatus sets a user's account to ACTIVE, FROZEN or DISABLED in both ledgers. While Agreed is

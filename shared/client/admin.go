@@ -79,7 +79,7 @@ func (c *Client) RegisterSubmitter(ctx context.Context, in Registration) (Submit
 	case in.Unlimited:
 		body.Policy = "unlimited"
 	}
-	return post[Submitter](ctx, c, submitters, body)
+	return postOnce[Submitter](ctx, c, submitters, body)
 }
 
 // SubmitterUpdate has what [Client.UpdateSubmitter] changes. A nil member stays.

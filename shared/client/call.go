@@ -27,30 +27,14 @@ const (
 type request struct {
 	method, path string // the path as it is sent, escaped
 	query        url.Values
-	body         any // nil: none
+	body         any  // nil: none
+	once         bool // what it asks for happens once, however often it is sent
 }
 
 // isRepeatable reports whether the request may be sent again after an attempt whose outcome is unknown. An
-// operator's act may not, unless a key makes it one act: another operator may have undone it meanwhile.
+// operator's act may not, unless it happens once: another operator may have undone it meanwhile.
 func (q request) isRepeatable() bool {
-	switch last := q.path[strings.LastIndexByte(q.path, '/')+1:]; {
-	case q.method == http.MethodGet || !strings.HasPrefix(q.path, "/admin/v1/"):
-		return true
-	case q.path == submitters || strings.HasPrefix(q.path, proposals+"/"): // an account is registered once, and a proposal ends once
-		return true
-	case strings.HasPrefix(q.path, accounts+"/"):
-		return last == "deposits" || last == "withdrawals"
-	default:
-		return last == "cancel" && strings.HasPrefix(q.path, adminTxs+"/")
-	}
-}
-
-// target is the path with the query, if there is one.
-func (q request) target() string {
-	if len(q.query) == 0 {
-		return q.path
-	}
-	return q.path + "?" + q.query.Encode()
+	return q.once || q.method == http.MethodGet || !strings.HasPrefix(q.path, "/admin/v1/")
 }
 
 // The paths below which an id follows.
@@ -103,6 +87,11 @@ func get[T any](ctx context.Context, c *Client, path string, query url.Values) (
 // post is a [call] by POST.
 func post[T any](ctx context.Context, c *Client, path string, body any) (T, error) {
 	return call[T](ctx, c, request{method: http.MethodPost, path: path, body: body})
+}
+
+// postOnce is [post] for what happens once, however often it is sent: a key or an id is of one act alone.
+func postOnce[T any](ctx context.Context, c *Client, path string, body any) (T, error) {
+	return call[T](ctx, c, request{method: http.MethodPost, path: path, body: body, once: true})
 }
 
 // call repeats the request until there is a definite answer, or none and the request is not repeatable. It decodes it into out, a
@@ -160,7 +149,11 @@ func (c *Client) attempt(ctx context.Context, q request, body []byte, out any) e
 	if err != nil {
 		return fmt.Errorf("fetch a token: %w", err)
 	}
-	r, err := http.NewRequestWithContext(ctx, q.method, c.base+q.target(), bytes.NewReader(body))
+	target := c.base + q.path
+	if len(q.query) > 0 {
+		target += "?" + q.query.Encode()
+	}
+	r, err := http.NewRequestWithContext(ctx, q.method, target, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

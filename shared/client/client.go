@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,9 +57,7 @@ func New(o Options) (*Client, error) {
 		if *d.value < 0 {
 			return nil, fmt.Errorf("client: %s %s: want 0 or more", d.name, *d.value)
 		}
-		if *d.value == 0 {
-			*d.value = d.usual
-		}
+		*d.value = cmp.Or(*d.value, d.usual)
 	}
 	if o.Transport == nil {
 		o.Transport = newTransport()

@@ -110,19 +110,18 @@ func firstUnsent(written, sent map[string]any) string {
 
 // check refuses an empty list or map, which would not be sent.
 func (p Policy) check() error {
-	for _, member := range []struct {
-		name  string
-		empty bool
-	}{
-		{"targets", p.Targets != nil && len(p.Targets) == 0},
-		{"perCaller", p.PerCaller != nil && len(p.PerCaller) == 0},
-		{"tokens", p.Tokens != nil && len(p.Tokens) == 0},
-	} {
-		if member.empty {
-			return fmt.Errorf("client: policy: %s: it is empty, which is no limit: leave it nil, or name what is limited", member.name)
-		}
+	var empty string
+	switch {
+	case p.Targets != nil && len(p.Targets) == 0:
+		empty = "targets"
+	case p.PerCaller != nil && len(p.PerCaller) == 0:
+		empty = "perCaller"
+	case p.Tokens != nil && len(p.Tokens) == 0:
+		empty = "tokens"
+	default:
+		return nil
 	}
-	return nil
+	return fmt.Errorf("client: policy: %s: it is empty, which is no limit: leave it nil, or name what is limited", empty)
 }
 
 // PolicyUse is what counts now against the limits over time of a submitter's policy.

@@ -88,11 +88,11 @@ func (c *Client) Proposal(ctx context.Context, id string) (Proposal, error) {
 // depends on has changed. Other problems come from the act itself, and the proposal stays open. It
 // is for operators.
 func (c *Client) Approve(ctx context.Context, id, reason string) (Proposal, error) {
-	return post[Proposal](ctx, c, pathOf(proposals, id, "approve"), map[string]string{"reason": reason})
+	return postOnce[Proposal](ctx, c, pathOf(proposals, id, "approve"), map[string]string{"reason": reason})
 }
 
 // Reject ends a proposal that was not carried out, also your own. TOO_LATE: it has ended already.
 // It is for operators.
 func (c *Client) Reject(ctx context.Context, id, reason string) (Proposal, error) {
-	return post[Proposal](ctx, c, pathOf(proposals, id, "reject"), map[string]string{"reason": reason})
+	return postOnce[Proposal](ctx, c, pathOf(proposals, id, "reject"), map[string]string{"reason": reason})
 }

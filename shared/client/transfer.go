@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"iter"
@@ -85,17 +86,13 @@ type Transfer struct {
 // [Problem] with its ReqID. After an attempt without an answer, a repetition returns the
 // stored transfer instead: a result with DUPLICATE_REQUEST, which may be FAILED.
 func (c *Client) CreateTransfer(ctx context.Context, in TransferRequest) (TransferResult, error) {
-	if in.CID == "" {
-		in.CID = rand.Text()
-	}
+	in.CID = cmp.Or(in.CID, rand.Text())
 	return post[TransferResult](ctx, c, transfers, in)
 }
 
 // CreatePayout pays to an external address. Its results are those of [Client.CreateTransfer].
 func (c *Client) CreatePayout(ctx context.Context, in PayoutRequest) (TransferResult, error) {
-	if in.CID == "" {
-		in.CID = rand.Text()
-	}
+	in.CID = cmp.Or(in.CID, rand.Text())
 	return post[TransferResult](ctx, c, "/api/v1/payout", in)
 }
 

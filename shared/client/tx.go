@@ -200,7 +200,7 @@ func (c *Client) CancelTx(ctx context.Context, txID string) (Outcome, error) {
 }
 
 func cancelTx(ctx context.Context, c *Client, path string, body any) (Outcome, error) {
-	out, err := post[struct {
+	out, err := postOnce[struct {
 		Outcome Outcome `json:"outcome"`
 	}](ctx, c, path, body)
 	return out.Outcome, err
