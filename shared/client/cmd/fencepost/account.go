@@ -13,12 +13,12 @@ import (
 
 func (a *app) accountGroup() *cobra.Command {
 	return group("account", "Show users' accounts, and book money from and to the outside", a.accountList(),
-		a.ofNumber(operator, "get USER ASSET", "Show an account in both ledgers, and the last acts on it (operators)", nil,
-			func(q call) error { return a.printAccount(q.api.ShowAccount(q.ctx, q.id, q.args[1])) }),
+		a.call(operator, "get USER ASSET", "Show an account in both ledgers, and the last acts on it (operators)", nil,
+			func(q call) error { return a.printAccount(q.api.ShowAccount(q.ctx, q.ids[0], q.args[1])) }),
 		a.accountBook("deposit", "Book money from the outside, once for each id (operators, the deposit service)", (*client.Client).BookDeposit),
 		a.accountBook("withdraw", "Book money that has left to the outside, once for each id (operators)", (*client.Client).BookWithdrawal),
-		a.ofNumber(operator, "set-status USER ASSET STATUS", "Set an account in both ledgers to ACTIVE, FROZEN or DISABLED (operators)",
-			[]option{lastArgument("ACTIVE", "FROZEN", "DISABLED"), a.reason()}, a.setAccountStatus))
+		a.act("set-status USER ASSET STATUS", "Set an account in both ledgers to ACTIVE, FROZEN or DISABLED (operators)",
+			[]option{lastArgument("ACTIVE", "FROZEN", "DISABLED")}, a.setAccountStatus))
 }
 
 // number returns a number of a user, an address or a halt; all are above 0.
@@ -28,19 +28,6 @@ func number(what, text string) (int64, error) {
 		return 0, usagef("%s %.40q: want a whole number above 0", what, text)
 	}
 	return n, nil
-}
-
-// ofNumber is [app.call] for a command whose first argument is a number.
-func (a *app) ofNumber(as role, use, short string, options []option, do action) *cobra.Command {
-	return a.command(use, short, options, func(q call) (err error) {
-		if q.id, err = number(strings.Fields(use)[1], q.args[0]); err != nil {
-			return err
-		}
-		if q.api, err = a.client(as); err != nil {
-			return err
-		}
-		return do(q)
-	})
 }
 
 func (a *app) accountList() *cobra.Command {
@@ -94,16 +81,15 @@ func (a *app) printAccount(t client.AccountDetail, err error) error {
 
 func (a *app) accountBook(verb, short string, book func(*client.Client, context.Context, int64, string, client.Money) (client.AccountAct, error)) *cobra.Command {
 	var in client.Money
-	return a.ofNumber(operator, verb+" USER ASSET", short, []option{
+	return a.act(verb+" USER ASSET", short, []option{
 		required(&in.ID, "id", "the outside system's own `key`: a repeat books once"),
 		required(&in.Amount, "amount", "a decimal `number`, such as 12.5"),
 		flag(&in.Account, "account", "the `account`: FUNDING or SPOT; default: FUNDING", "FUNDING", "SPOT"),
 		flag(&in.Line, "line", "after a restore: the `line` of the trading core's journal that has the id"),
 		flag(&in.Outcome, "outcome", "not_applied: ends an act on SPOT that the trading core has forgotten", "not_applied"),
-		a.reason(),
 	}, func(q call) error {
 		in.Reason, a.keyed = a.why, true
-		act, err := book(q.api, q.ctx, q.id, q.args[1], in)
+		act, err := book(q.api, q.ctx, q.ids[0], q.args[1], in)
 		err = a.answer(err, "act", act.ActID, "kind", act.Kind, "state", act.State, "id", act.ID, "user", act.UserID, "asset", act.Asset, "account", act.Account, "amount", act.Amount,
 			"waits for", act.WaitsFor, "by", act.By, "at", act.At)
 		if err == nil && act.State == "PENDING" {
@@ -114,7 +100,7 @@ func (a *app) accountBook(verb, short string, book func(*client.Client, context.
 }
 
 func (a *app) setAccountStatus(q call) error {
-	t, err := q.api.SetAccountStatus(q.ctx, q.id, q.args[1], q.args[2], a.why)
+	t, err := q.api.SetAccountStatus(q.ctx, q.ids[0], q.args[1], q.args[2], a.why)
 	err = a.printAccount(t, err)
 	if err == nil && !t.Agreed {
 		return endf(exitUnknown, "not both ledgers are known to have %s, and the sweep repeats it: see fencepost account get %d %s", t.Wanted, t.UserID, t.Asset)

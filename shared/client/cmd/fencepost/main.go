@@ -113,22 +113,34 @@ func group(name, short string, commands ...*cobra.Command) *cobra.Command {
 // call is one run of a command.
 type call struct {
 	ctx  context.Context
-	api  *client.Client // of [app.call] and [app.ofNumber]
+	api  *client.Client // of [app.call]
 	args []string
-	id   int64 // of [app.ofNumber]: the first argument
+	ids  []int64 // the numbers among args, each at its argument's place
 }
 
 // action is what a command does.
 type action func(q call) error
 
+// numbers are the names of arguments that are numbers: of a user, an address or a halt.
+var numbers = []string{"USER", "ADDRESS_ID", "HALT"}
+
 // command returns a command whose arguments use names after its own name.
 func (a *app) command(use, short string, options []option, do action) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(strings.Count(use, " ")), RunE: func(c *cobra.Command, args []string) error {
+	names := strings.Fields(use)[1:]
+	c := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(len(names)), RunE: func(c *cobra.Command, args []string) (err error) {
 		a.running, a.hasFlag = true, c.Flags().Changed
 		if slices.Contains(args, "") {
 			return usagef("an argument is empty: want %s", c.UseLine())
 		}
-		return do(call{ctx: c.Context(), args: args})
+		ids := make([]int64, len(args))
+		for i, text := range args {
+			if slices.Contains(numbers, names[i]) {
+				if ids[i], err = number(names[i], text); err != nil {
+					return err
+				}
+			}
+		}
+		return do(call{ctx: c.Context(), args: args, ids: ids})
 	}}
 	for _, change := range options {
 		change(c)

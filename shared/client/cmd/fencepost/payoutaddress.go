@@ -23,19 +23,15 @@ func (a *app) payoutAddressGroup() *cobra.Command {
 			required(&in.Asset, "asset", "an `asset` on whose chain the address is"),
 			required(&in.Address, "address", "the `address`"),
 		}, func(q call) error { return a.printAddress(q.api.AddPayoutAddress(q.ctx, in)) }),
-		a.ofNumber(user, "remove ADDRESS_ID", "Take an address off the user's list at once", nil, func(q call) error {
-			return a.printAddress(q.api.RemovePayoutAddress(q.ctx, q.id))
+		a.call(user, "remove ADDRESS_ID", "Take an address off the user's list at once", nil, func(q call) error {
+			return a.printAddress(q.api.RemovePayoutAddress(q.ctx, q.ids[0]))
 		}),
-		a.ofNumber(operator, "show USER", "Show the addresses of a user, also removed ones (operators)", []option{a.limited()},
-			func(q call) error { return a.printAddresses(q.api.ShowPayoutAddresses(q.ctx, q.id)) }),
-		a.ofNumber(operator, "drop USER ADDRESS_ID", "Take an address off a user's list at once (operators)", []option{a.reason()},
-			func(q call) error {
-				address, err := number("ADDRESS_ID", q.args[1])
-				if err != nil {
-					return err
-				}
-				return a.printAddress(q.api.DropPayoutAddress(q.ctx, q.id, address, a.why))
-			}),
+		a.list(operator, "show USER", "Show the addresses of a user, also removed ones (operators)", nil, func(q call) error {
+			return a.printAddresses(q.api.ShowPayoutAddresses(q.ctx, q.ids[0]))
+		}),
+		a.act("drop USER ADDRESS_ID", "Take an address off a user's list at once (operators)", nil, func(q call) error {
+			return a.printAddress(q.api.DropPayoutAddress(q.ctx, q.ids[0], q.ids[1], a.why))
+		}),
 		a.addressBlock("block", "Keep a user from adding addresses (operators)", (*client.Client).BlockPayoutAddresses),
 		a.addressBlock("unblock", "Let a user add addresses again (operators)", (*client.Client).UnblockPayoutAddresses))
 }
@@ -75,10 +71,10 @@ func (a *app) printAddresses(all client.UserAddresses, err error) error {
 }
 
 func (a *app) addressBlock(verb, short string, act func(*client.Client, context.Context, int64, string) (client.UserAddresses, error)) *cobra.Command {
-	return a.ofNumber(operator, verb+" USER", short, []option{a.reason()}, func(q call) error {
-		all, err := act(q.api, q.ctx, q.id, a.why)
+	return a.act(verb+" USER", short, nil, func(q call) error {
+		all, err := act(q.api, q.ctx, q.ids[0], a.why)
 		if err == nil && all.NextPageToken != "" {
-			a.note(note{Text: fmt.Sprintf("the user has more addresses than these: fencepost payout-address show %d --limit 0 prints all", q.id)})
+			a.note(note{Text: fmt.Sprintf("the user has more addresses than these: fencepost payout-address show %d --limit 0 prints all", q.ids[0])})
 		}
 		a.limit = 0 // the whole page
 		return a.printAddresses(all, err)
