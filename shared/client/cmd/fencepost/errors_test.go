@@ -83,6 +83,7 @@ func TestExitCodes(t *testing.T) {
 		{"no user", "account get seven ETH", nil, exitUsage, "", `USER "seven": want a whole number`},
 		{"no user of a list", "account list --user -1", nil, exitUsage, "", `--user "-1": want a whole number`},
 		{"an empty argument", "account|get|1|", nil, exitUsage, "", "an argument is empty: want fencepost account get USER ASSET"},
+		{"an empty txId", "tx|get|", nil, exitUsage, "", "an argument is empty: want fencepost tx get [TXID]"},
 		{"a limit below 0", "halt list --limit -1", nil, exitUsage, "", "--limit -1: want"},
 		{"a list that is refused", "submitter list", map[string][]answer{"GET /admin/v1/submitters": {problem(403, "FORBIDDEN", "")}}, exitRefused, "", "FORBIDDEN"},
 		{"no halt", "halt resume 0 --reason r", nil, exitUsage, "", `HALT "0": want a whole number`},

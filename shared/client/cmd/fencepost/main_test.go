@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -364,9 +365,7 @@ func leaves(c *cobra.Command) map[string]*cobra.Command {
 	all := map[string]*cobra.Command{}
 	for _, sub := range c.Commands() {
 		if sub.HasSubCommands() {
-			for path, leaf := range leaves(sub) {
-				all[path] = leaf
-			}
+			maps.Copy(all, leaves(sub))
 			continue
 		}
 		all[strings.TrimPrefix(sub.CommandPath(), "fencepost ")] = sub

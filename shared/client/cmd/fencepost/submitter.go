@@ -116,7 +116,7 @@ func (a *app) printSubmitter(s client.Submitter, err error) error {
 func (a *app) submitterRegister() *cobra.Command {
 	var in client.Registration
 	var policy string
-	c := a.command("register SUBMITTER", "Put a signing account under management", []option{
+	c := a.call(operator, "register SUBMITTER", "Put a signing account under management", []option{
 		flag(&in.Signer, "signer", "who has the key: local, kms:… or remote:…; default: local"),
 		required(&in.Callers, "caller", "who may post for it, as email:… or sub:…; may be given again"),
 		flag(&in.StartNonce, "start-nonce", "the chain's `count` of the account, if it has sent before"),
@@ -136,11 +136,7 @@ func (a *app) submitterRegister() *cobra.Command {
 			}
 			in.Policy = &p
 		}
-		api, err := a.client(operator)
-		if err != nil {
-			return err
-		}
-		return a.printSubmitter(api.RegisterSubmitter(q.ctx, in))
+		return a.printSubmitter(q.api.RegisterSubmitter(q.ctx, in))
 	})
 	c.Example = `  fencepost submitter register eip155:1:0x… --caller email:shop@example.com --policy policy.json`
 	return c

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
 	"time"
 
@@ -22,7 +21,7 @@ func (a *app) transferGroup() *cobra.Command {
 	return group("transfer", "Move a user's money, and pay it out", a.transferCreate(), a.transferPayout(),
 		show(a, user, "get REQ_ID", "Show a transfer or payout", (*client.Client).Transfer, a.printTransfer),
 		a.call(user, "wait REQ_ID", "Wait until a transfer is COMMITTED (exit 0), FAILED or ROLLED_BACK (exit 1)", []option{w.timed()},
-			func(q call) error { return a.waitTransfer(q.ctx, q.api, q.args[0], w) }),
+			func(q call) error { return a.waitTransfer(q, q.args[0], w) }),
 		a.list(user, "list", "List the user's transfers and payouts, the newest first", []option{
 			flag((*string)(&listed.State), "state", "only those in this `state`", transferStates...),
 		}, func(q call) error {
@@ -65,9 +64,7 @@ func (a *app) transferCreate() *cobra.Command {
 		flag(&in.CID, "cid", "your own `key` of the request; default: a new one"),
 		w.optional(),
 	}, func(q call) error {
-		a.useCID(&in.CID)
-		made, err := q.api.CreateTransfer(q.ctx, in)
-		return a.created(q.ctx, q.api, w, made, err)
+		return a.request(q, w, &in.CID, func() (client.TransferResult, error) { return q.api.CreateTransfer(q.ctx, in) })
 	})
 	c.Example = "  fencepost transfer create --from FUNDING --to SPOT --asset USDT --amount 12.5 --cid move-1"
 	return c
@@ -83,27 +80,23 @@ func (a *app) transferPayout() *cobra.Command {
 		flag(&in.CID, "cid", "your own `key` of the request; default: a new one"),
 		w.optional(),
 	}, func(q call) error {
-		a.useCID(&in.CID)
-		made, err := q.api.CreatePayout(q.ctx, in)
-		return a.created(q.ctx, q.api, w, made, err)
+		return a.request(q, w, &in.CID, func() (client.TransferResult, error) { return q.api.CreatePayout(q.ctx, in) })
 	})
 }
 
-// useCID makes a key where none was given, and prints it before the call.
-func (a *app) useCID(cid *string) {
+// request requests a transfer or payout, and prints the result or waits for its end. It makes a key where none was given, and prints
+// it before the call.
+func (a *app) request(q call, w waitFlags, cid *string, send func() (client.TransferResult, error)) error {
 	a.keyed = true
 	*cid = cmp.Or(*cid, rand.Text())
 	a.note(note{Text: "cid " + *cid + ": after a lost answer, repeat the command with --cid " + *cid, CID: *cid})
-}
-
-// created prints the result of a request, or waits for its end.
-func (a *app) created(ctx context.Context, api *client.Client, w waitFlags, made client.TransferResult, err error) error {
+	made, err := send()
 	if err != nil {
 		return err
 	}
 	if w.wait {
 		a.note(note{Text: "req_id " + made.ReqID, ReqID: made.ReqID})
-		return a.waitTransfer(ctx, api, made.ReqID, w)
+		return a.waitTransfer(q, made.ReqID, w)
 	}
 	err = a.answer(nil, "req_id", made.ReqID, "state", made.State, "code", made.Code, "message", made.Message, "reason", made.Reason)
 	return cmp.Or(err, transferEnd(made.ReqID, made.State, made.Reason))
@@ -122,8 +115,8 @@ func (a *app) printTransfer(t client.Transfer, err error) error {
 		"asset", t.Asset, "amount", t.Amount, "created", t.CreatedAt, "updated", t.UpdatedAt)
 }
 
-func (a *app) waitTransfer(ctx context.Context, api *client.Client, reqID string, w waitFlags) error {
-	last, err := follow(ctx, a, w, "transfer wait", reqID, api.Transfer, func(t client.Transfer) (string, bool) { return string(t.State), t.State.Final() })
+func (a *app) waitTransfer(q call, reqID string, w waitFlags) error {
+	last, err := follow(q.ctx, a, w, "transfer wait", reqID, q.api.Transfer, func(t client.Transfer) (string, bool) { return string(t.State), t.State.Final() })
 	return cmp.Or(a.printTransfer(last, err), transferEnd(reqID, last.State, last.Reason))
 }
 

@@ -25,7 +25,7 @@ func (a *app) txGroup() *cobra.Command {
 	var listed client.TxQuery
 	return group("tx", "Send transactions and follow them", a.txSend(), a.txGet(),
 		a.call(caller, "wait TXID", "Wait until a transaction is CONFIRMED (exit 0) or FAILED (exit 1)", []option{w.timed()},
-			func(q call) error { return a.waitTx(q.ctx, q.api, q.args[0], w) }),
+			func(q call) error { return a.waitTx(q, q.args[0], w) }),
 		a.list(caller, "list", "List your transactions of a submitter, the newest first", []option{
 			required(&listed.Submitter, "submitter", "the `account`"),
 			flag((*string)(&listed.State), "state", "only those in this `state`", txStates...),
@@ -99,7 +99,7 @@ type intentFlags struct {
 func (a *app) txSend() *cobra.Command {
 	var f intentFlags
 	var w waitFlags
-	c := a.command("send", "Send a transaction, once for each request id", []option{
+	c := a.call(caller, "send", "Send a transaction, once for each request id", []option{
 		required(&f.in.Submitter, "submitter", "the `account` that sends, such as eip155:1:0x…"),
 		flag(&f.in.RequestID, "request-id", "your own `key` of the request; default: a new one"),
 		flag(&f.payload.To, "to", "the `address` to call; without it --data is a contract to deploy"),
@@ -115,7 +115,7 @@ func (a *app) txSend() *cobra.Command {
 		flag(&f.file, "payload", "the whole payload as JSON, from a `file`; - is stdin"),
 		flag(&f.until, "valid-until", "the latest `time` at which it may get a nonce, such as 2027-01-31T12:00:00Z"),
 		w.optional(),
-	}, func(q call) error { return a.sendTx(q.ctx, f, w) })
+	}, func(q call) error { return a.sendTx(q, f, w) })
 	c.Long = `Send posts an intent. The same intent under the same request id is the same transaction, however often it is sent.
 Without --request-id a new one is made. It is printed before the call, so that the command can be repeated after
 a lost answer. Amounts are whole numbers in wei.`
@@ -132,15 +132,14 @@ a lost answer. Amounts are whole numbers in wei.`
 func (f intentFlags) intent(stdin io.Reader) (client.Intent, error) {
 	in := f.in
 	in.RequestID = cmp.Or(in.RequestID, rand.Text())
-	in.Payload = f.payload
 	if f.args != "" {
 		d := json.NewDecoder(bytes.NewReader([]byte(f.args)))
 		d.UseNumber() // an amount keeps all its digits
 		if err := d.Decode(&f.payload.Args); err != nil || d.More() {
 			return in, usagef(`--args: want a JSON list, such as '["0x…", "1000"]'`)
 		}
-		in.Payload = f.payload
 	}
+	in.Payload = f.payload
 	if f.file != "" {
 		text, err := readFile(f.file, stdin)
 		if err != nil {
@@ -186,52 +185,42 @@ func parseFile[T any](a *app, path string, parse func([]byte) (T, error)) (value
 	return value, nil
 }
 
-func (a *app) sendTx(ctx context.Context, f intentFlags, w waitFlags) error {
+func (a *app) sendTx(q call, f intentFlags, w waitFlags) error {
 	in, err := f.intent(a.in)
-	if err != nil {
-		return err
-	}
-	c, err := a.client(caller)
 	if err != nil {
 		return err
 	}
 	a.keyed = true
 	a.note(note{Text: "request id " + in.RequestID + ": after a lost answer, repeat the command with --request-id " + in.RequestID, RequestID: in.RequestID})
-	created, err := c.CreateTx(ctx, in)
+	created, err := q.api.CreateTx(q.ctx, in)
 	if err != nil {
 		return err
 	}
 	if w.wait {
 		a.note(note{Text: "txId " + created.TxID, TxID: created.TxID})
-		return a.waitTx(ctx, c, created.TxID, w)
+		return a.waitTx(q, created.TxID, w)
 	}
 	return a.answer(nil, "txId", created.TxID, "requestId", in.RequestID)
 }
 
 func (a *app) txGet() *cobra.Command {
 	var submitter, requestID string
-	c := &cobra.Command{Use: "get [TXID]", Short: "Show a transaction, by its id or by its request", Args: cobra.MaximumNArgs(1)}
-	c.RunE = func(c *cobra.Command, args []string) error {
-		if (len(args) == 1) == (requestID != "") {
+	return a.call(caller, "get [TXID]", "Show a transaction, by its id or by its request", []option{
+		flag(&submitter, "submitter", "with --request-id: the `account`"),
+		flag(&requestID, "request-id", "your `key` of the request"),
+		func(c *cobra.Command) {
+			c.Args = cobra.MaximumNArgs(1)
+			c.MarkFlagsRequiredTogether("submitter", "request-id")
+		},
+	}, func(q call) error {
+		if (len(q.args) == 1) == (requestID != "") {
 			return usagef("want a txId, or --request-id with --submitter")
 		}
-		a.running = true
-		api, err := a.client(caller)
-		if err != nil {
-			return err
+		if requestID != "" {
+			return a.printTx(q.api.TxByRequest(q.ctx, submitter, requestID))
 		}
-		var tx client.Tx
-		if len(args) == 1 {
-			tx, err = api.Tx(c.Context(), args[0])
-		} else {
-			tx, err = api.TxByRequest(c.Context(), submitter, requestID)
-		}
-		return a.printTx(tx, err)
-	}
-	flag(&submitter, "submitter", "with --request-id: the `account`")(c)
-	flag(&requestID, "request-id", "your `key` of the request")(c)
-	c.MarkFlagsRequiredTogether("submitter", "request-id")
-	return c
+		return a.printTx(q.api.Tx(q.ctx, q.args[0]))
+	})
 }
 
 func (a *app) printTx(tx client.Tx, err error) error {
@@ -267,8 +256,8 @@ func position(n int, more bool) string {
 	return fmt.Sprint(n)
 }
 
-func (a *app) waitTx(ctx context.Context, c *client.Client, txID string, w waitFlags) error {
-	tx, err := follow(ctx, a, w, "tx wait", txID, c.Tx, func(tx client.Tx) (string, bool) {
+func (a *app) waitTx(q call, txID string, w waitFlags) error {
+	tx, err := follow(q.ctx, a, w, "tx wait", txID, q.api.Tx, func(tx client.Tx) (string, bool) {
 		state := string(tx.State)
 		if tx.Waiting != nil && tx.Waiting.Position > 0 {
 			state += ", position " + position(tx.Waiting.Position, tx.Waiting.PositionMore)
@@ -286,14 +275,17 @@ func (a *app) waitTx(ctx context.Context, c *client.Client, txID string, w waitF
 // the wait is an unknown outcome, except that a wait without a request before it may find that there is no such id.
 func follow[T any](ctx context.Context, a *app, w waitFlags, command, id string,
 	read func(context.Context, string) (T, error), describe func(T) (state string, final bool)) (T, error) {
-	const remindEvery = 15 * time.Second
+	const remindEvery, notRead = 15 * time.Second, "not known yet"
 	waiting, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
 	began, told, last := time.Now(), time.Time{}, notRead
 	for pause := 200 * time.Millisecond; ; pause = min(pause*3/2, 3*time.Second) {
 		seen, err := read(waiting, id)
 		if err != nil && waiting.Err() == nil && !errors.Is(err, client.ErrUnknown) {
-			return seen, a.waitEnd(err, last, command, id)
+			if client.CodeOf(err) == "NOT_FOUND" && last == notRead && !a.answers.acted {
+				return seen, err
+			}
+			return seen, endf(exitUnknown, "%s: the wait ended: %v; wait again by fencepost %s %[1]s", id, err, command)
 		}
 		state := last
 		if err == nil {
@@ -312,17 +304,6 @@ func follow[T any](ctx context.Context, a *app, w waitFlags, command, id string,
 		case <-time.After(pause):
 		}
 	}
-}
-
-// notRead stands for the state before the first read.
-const notRead = "not known yet"
-
-// waitEnd is the error of a wait in which a read failed. What it waited for goes on.
-func (a *app) waitEnd(err error, last, command, id string) error {
-	if client.CodeOf(err) == "NOT_FOUND" && last == notRead && !a.answers.acted {
-		return err
-	}
-	return endf(exitUnknown, "%s: the wait ended: %v; wait again by fencepost %s %[1]s", id, err, command)
 }
 
 func (a *app) txCancel() *cobra.Command {
