@@ -211,60 +211,50 @@ func chainCheck(c client.Chain) checkup {
 	return checkup{Check: "nodes", OK: true, Detail: detail}
 }
 
-type concern struct {
-	check string
-	kinds []string
-}
+// others is the check of items whose kind this program does not know: the deployment is newer.
+const others = "others"
 
-// concerns are the checks of what needs a person, by the kinds of its items.
-var concerns = []concern{
-	{"database", []string{"DATABASE", "MOVE"}},
-	{"accounts", []string{"PROTECT"}},
-	{"queues", []string{"STUCK", "BLOCKED", "FOREIGN", "HELD"}},
-	{"money", []string{"HALT", "FINDING", "PAYOUT", "TRANSFER", "REFUND", "ACCOUNT"}},
-	{"webhooks", []string{"ENDPOINT", "PAUSED"}},
-	{"approvals", []string{"PROPOSAL"}},
-	{"others", nil}, // kinds of a newer deployment
+// concerns are the checks of what needs a person, in their order.
+var concerns = []string{"database", "accounts", "queues", "money", "webhooks", "approvals", others}
+
+// concernOf is the check of a kind of item.
+var concernOf = map[string]string{
+	"DATABASE": "database", "MOVE": "database",
+	"PROTECT": "accounts",
+	"STUCK":   "queues", "BLOCKED": "queues", "FOREIGN": "queues", "HELD": "queues",
+	"HALT": "money", "FINDING": "money", "PAYOUT": "money", "TRANSFER": "money", "REFUND": "money", "ACCOUNT": "money",
+	"ENDPOINT": "webhooks", "PAUSED": "webhooks",
+	"PROPOSAL": "approvals",
 }
 
 // attention tells what needs a person.
 func (d *doctor) attention(ctx context.Context, api *client.Client, o client.Overview) {
-	const most = 50 // lines of one check
-	items := make([][]client.AttentionItem, len(concerns))
-	waiting := make([]int, len(concerns)) // not overdue
+	const most = 50                              // lines of one check
+	items := map[string][]client.AttentionItem{} // overdue, by their check
+	waiting := map[string]int{}                  // not overdue
 	for one, err := range api.ListAttention(ctx) {
 		if err != nil {
 			d.refused(ctx, "attention", err)
 			return
 		}
-		at := concernOf(one.Kind)
-		if one.Overdue {
-			items[at] = append(items[at], one)
+		if check := cmp.Or(concernOf[one.Kind], others); one.Overdue {
+			items[check] = append(items[check], one)
 		} else {
-			waiting[at]++
+			waiting[check]++
 		}
 	}
-	for i, concern := range concerns {
-		for _, one := range items[i][:min(most, len(items[i]))] {
-			d.tell(checkup{Check: concern.check, ToDo: one.Action, Runbook: one.Runbook,
+	for _, check := range concerns {
+		for _, one := range items[check][:min(most, len(items[check]))] {
+			d.tell(checkup{Check: check, ToDo: one.Action, Runbook: one.Runbook,
 				Detail: fmt.Sprintf("%s since %s: %s (%s)", one.Kind, cell(one.Since), one.Why, subjectText(one.Subject))})
 		}
-		if more := len(items[i]) - most; more > 0 {
-			d.tell(checkup{Check: concern.check, Detail: fmt.Sprintf("%d more like these", more), ToDo: "see all in the console, or by GET /admin/v1/attention"})
+		if more := len(items[check]) - most; more > 0 {
+			d.tell(checkup{Check: check, Detail: fmt.Sprintf("%d more like these", more), ToDo: "see all in the console, or by GET /admin/v1/attention"})
 		}
-		if len(items[i]) == 0 && (concern.kinds != nil || waiting[i] > 0) {
-			d.tell(checkup{Check: concern.check, OK: true, Detail: concernText(concern.check, waiting[i], o)})
+		if len(items[check]) == 0 && (check != others || waiting[check] > 0) {
+			d.tell(checkup{Check: check, OK: true, Detail: concernText(check, waiting[check], o)})
 		}
 	}
-}
-
-// concernOf is the place in concerns of a kind.
-func concernOf(kind string) int {
-	at := slices.IndexFunc(concerns, func(c concern) bool { return slices.Contains(c.kinds, kind) })
-	if at < 0 {
-		return len(concerns) - 1
-	}
-	return at
 }
 
 // concernText describes a concern in which nothing is overdue.
@@ -291,13 +281,10 @@ func concernText(check string, waiting int, o client.Overview) string {
 // subjectText names what an item is about.
 func subjectText(s client.AttentionSubject) string {
 	var parts []string
-	for _, p := range []struct {
-		name  string
-		value any
-	}{{"submitter", s.Submitter}, {"txId", s.TxID}, {"req_id", s.ReqID}, {"incident", s.Incident}, {"halt", s.Halt}, {"finding", s.Finding},
-		{"account", s.Account}, {"act", s.ActID}, {"endpoint", s.Endpoint}, {"proposal", s.ProposalID}} {
-		if text := cell(p.value); text != "" && text != "0" {
-			parts = append(parts, p.name+" "+text)
+	for pair := range slices.Chunk([]any{"submitter", s.Submitter, "txId", s.TxID, "req_id", s.ReqID, "incident", s.Incident, "halt", s.Halt,
+		"finding", s.Finding, "account", s.Account, "act", s.ActID, "endpoint", s.Endpoint, "proposal", s.ProposalID}, 2) {
+		if text := cell(pair[1]); text != "" && text != "0" {
+			parts = append(parts, cell(pair[0])+" "+text)
 		}
 	}
 	return strings.Join(parts, ", ")

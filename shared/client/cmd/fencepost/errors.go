@@ -95,7 +95,7 @@ func (a *app) afterUnknown() string {
 func (a *app) classify(ctx context.Context, err error) failure {
 	end, _ := errors.AsType[*endError](err)
 	problem, _ := errors.AsType[*client.Problem](err)
-	usage := end != nil && end.code == exitUsage
+	usage, unknown := end != nil && end.code == exitUsage, errors.Is(err, client.ErrUnknown)
 	switch proposal := client.ProposedBy(err); {
 	case end != nil && end.code == exitUnknown:
 		return failure{Outcome: "unknown", Error: end.text, exit: exitUnknown}
@@ -104,28 +104,26 @@ func (a *app) classify(ctx context.Context, err error) failure {
 	case proposal != nil:
 		return failure{Outcome: "proposed", Error: err.Error(), exit: exitUnknown,
 			ToDo: "another operator runs: fencepost proposal approve " + proposal.ProposalID + " --reason TEXT"}
-	case errors.Is(err, client.ErrUnknown):
-		return failure{Outcome: "unknown", Error: err.Error(), exit: exitUnknown, ToDo: a.afterUnknown(), Code: client.CodeOf(err)}
-	case problem != nil && problem.Code != "":
+	case !unknown && problem != nil && problem.Code != "":
 		return a.refusal(ctx, problem)
-	case !a.running || !a.answers.sent && (usage || ctx.Err() == nil): // also a file without a token
+	case !unknown && (!a.running || !a.answers.sent && (usage || ctx.Err() == nil)): // also a file without a token
 		return failure{Outcome: "usage", Error: err.Error(), exit: exitUsage}
 	}
-	return failure{Outcome: "unknown", Error: err.Error(), exit: exitUnknown, ToDo: a.afterUnknown()}
+	return failure{Outcome: "unknown", Error: err.Error(), exit: exitUnknown, ToDo: a.afterUnknown(), Code: client.CodeOf(err)}
 }
 
-// actRefused is the state of a deposit or withdrawal that its ledger has refused for ever.
-const actRefused = "REFUSED"
-
 // refusal describes the answer to this call. FAILED is also the end of the transfer that it has, and REFUSED that of a
-// deposit or withdrawal. REQUEST_RECORDED means
-// that the chain has the request already, so that it is no reason to send it under another key.
+// deposit or withdrawal, for ever. REQUEST_RECORDED means that the chain has the request already, so that it is no reason to send it under
+// another key.
 func (a *app) refusal(ctx context.Context, problem *client.Problem) failure {
-	f := failure{Outcome: "refused", Code: problem.Code, Field: problem.Field, Problem: a.answers.problem(), exit: exitRefused}
+	f := failure{Outcome: "refused", Code: problem.Code, Field: problem.Field, exit: exitRefused}
+	if json.Valid(a.answers.body) { // the problem, since it came last
+		f.Problem = a.answers.body
+	}
 	switch {
 	case problem.Code == "REQUEST_RECORDED":
 		f.Outcome, f.exit = "unknown", exitUnknown
-	case a.keyed && (problem.State == client.TransferFailed || problem.State == client.TransferRolledBack || problem.State == actRefused):
+	case a.keyed && (problem.State == client.TransferFailed || problem.State == client.TransferRolledBack || problem.State == "REFUSED"):
 		f.Outcome, f.exit = "failed", exitFailed
 	}
 	f.Error = fmt.Sprintf("%s (%d)", problem.Code, problem.Status)

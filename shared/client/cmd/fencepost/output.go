@@ -21,11 +21,10 @@ import (
 // recorder is the transport of a client. It keeps the last answer of the API, so that --json prints it as it came. A command
 // sends one request after the other.
 type recorder struct {
-	body    []byte
-	refused bool              // body is a problem
-	sent    bool              // a call was sent
-	acted   bool              // a call was sent that does more than read
-	rows    []json.RawMessage // of body, those that are not printed yet; nil: they were not read yet
+	body  []byte
+	sent  bool              // a call was sent
+	acted bool              // a call was sent that does more than read
+	rows  []json.RawMessage // of body, those that are not printed yet; nil: they were not read yet
 }
 
 // maxAnswer is the longest answer that is kept; the client refuses longer ones.
@@ -45,16 +44,8 @@ func (r *recorder) RoundTrip(q *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(text))
-	r.body, r.refused, r.rows = text, resp.StatusCode >= 300, nil
+	r.body, r.rows = text, nil
 	return resp, nil
-}
-
-// problem returns the last answer if it is a problem.
-func (r *recorder) problem() json.RawMessage {
-	if !r.refused || !json.Valid(r.body) {
-		return nil
-	}
-	return r.body
 }
 
 // row returns the next row of the last answer, which is one page of a list.
@@ -107,14 +98,12 @@ func printLine(w io.Writer, value []byte) error {
 	}
 	line := make([]byte, 0, compact.Len()+1)
 	for _, r := range compact.String() {
-		switch {
-		case r != utf8.RuneError && !isHidden(r):
+		if r != utf8.RuneError && !isHidden(r) {
 			line = utf8.AppendRune(line, r)
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			line = fmt.Appendf(line, `\u%04x\u%04x`, high, low)
-		default:
-			line = fmt.Appendf(line, `\u%04x`, r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			line = fmt.Appendf(line, `\u%04x`, unit)
 		}
 	}
 	_, err := w.Write(append(line, '\n'))
@@ -153,13 +142,14 @@ func newTable(out io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(out,
 func printList[T any](a *app, rows iter.Seq2[T, error], titles string, columns func(T) []any) error {
 	const flushEvery = 1000
 	w := newTable(a.out)
-	n := 0
-	title := func() {
-		if n == 0 && !a.json {
-			fmt.Fprintln(w, strings.ReplaceAll(titles, " ", "\t"))
-		}
+	if !a.json {
+		fmt.Fprintln(w, strings.ReplaceAll(titles, " ", "\t"))
 	}
+	n := 0
 	for one, err := range rows {
+		if err != nil && n == 0 {
+			return err // without the titles
+		}
 		if err != nil {
 			return errors.Join(w.Flush(), err)
 		}
@@ -167,7 +157,6 @@ func printList[T any](a *app, rows iter.Seq2[T, error], titles string, columns f
 			a.noteMore()
 			break
 		}
-		title()
 		if n++; n%flushEvery == 0 {
 			if err := w.Flush(); err != nil {
 				return err
@@ -177,7 +166,6 @@ func printList[T any](a *app, rows iter.Seq2[T, error], titles string, columns f
 			return err
 		}
 	}
-	title()
 	return w.Flush()
 }
 

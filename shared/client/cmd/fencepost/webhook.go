@@ -16,7 +16,7 @@ func (a *app) webhookGroup() *cobra.Command {
 		a.list(operator, "list", "List the endpoints, which are settings (operators)", nil, func(q call) error {
 			all, err := q.api.WebhookEndpoints(q.ctx)
 			return printList(a, each(all, err), "NAME KIND HOST BACKLOG OLDEST PAUSED LAST_ANSWER", func(e client.WebhookEndpoint) []any {
-				return []any{e.Name, e.Kind, e.Host, backlog(e), cmp.Or(e.Oldest, &client.EndpointOldest{}).Since, paused(e), answered(e.LastAnswer)}
+				return []any{e.Name, e.Kind, e.Host, position(e.Backlog.Events, e.Backlog.More), cmp.Or(e.Oldest, &client.EndpointOldest{}).Since, paused(e), answered(e.LastAnswer)}
 			})
 		}),
 		a.act("test ENDPOINT", "Send a signed test event to an endpoint now (operators)", nil, a.testWebhook),
@@ -32,14 +32,6 @@ func (a *app) webhookGroup() *cobra.Command {
 			r, err := q.api.RedeliverEvents(q.ctx, q.args[0], in)
 			return a.answer(err, "endpoint", r.Endpoint, "after", r.After, "submitters", r.Submitters)
 		}))
-}
-
-func backlog(e client.WebhookEndpoint) string {
-	text := fmt.Sprint(e.Backlog.Events)
-	if e.Backlog.More {
-		return "above " + text
-	}
-	return text
 }
 
 func paused(e client.WebhookEndpoint) string {
@@ -73,5 +65,5 @@ func (a *app) testWebhook(q call) error {
 }
 
 func (a *app) printPause(e client.WebhookEndpoint, err error) error {
-	return a.answer(err, "endpoint", e.Name, "backlog", backlog(e), "paused", paused(e))
+	return a.answer(err, "endpoint", e.Name, "backlog", position(e.Backlog.Events, e.Backlog.More), "paused", paused(e))
 }
