@@ -89,8 +89,7 @@ var created = answer(202, "application/json", `{"txId":"one","new":1}`, "")
 
 var order = client.Intent{Submitter: "s", RequestID: "r", Payload: client.Payload{To: "0xa", Value: "1"}}
 
-// The client repeats a request without a definite answer with a fresh token, and not before
-// Retry-After.
+// The client repeats a request without a definite answer with a fresh token, and not before Retry-After.
 func TestRepeatsUntilADefiniteAnswer(t *testing.T) {
 	t.Parallel()
 	s := serve(t, cutOff, refuse(503, "UNAVAILABLE", "Retry-After: 1"), answer(502, "text/html", "<p>sorry", ""),
@@ -133,6 +132,9 @@ func TestActsAreNotRepeatedWithoutAnAnswer(t *testing.T) {
 		"an asset's terms":  {cutOff, func(c *client.Client) error { return errorOf(c.PutAsset(ctx, "deposits", client.AssetTerms{}, "r")) }, 1},
 		"a registration":    {cutOff, func(c *client.Client) error { return errorOf(c.RegisterSubmitter(ctx, client.Registration{})) }, 2},
 		"an approval":       {cutOff, func(c *client.Client) error { return errorOf(c.Approve(ctx, "p", "r")) }, 2},
+		"a rejection":       {cutOff, func(c *client.Client) error { return errorOf(c.Reject(ctx, "p", "r")) }, 2},
+		"a withdrawal":      {cutOff, func(c *client.Client) error { return errorOf(c.BookWithdrawal(ctx, 1, "USDC", client.Money{ID: "w"})) }, 2},
+		"an account's end":  {cutOff, func(c *client.Client) error { return errorOf(c.SetAccountStatus(ctx, 1, "USDC", "DISABLED", "r")) }, 1},
 		"a deposit":         {cutOff, func(c *client.Client) error { return errorOf(c.BookDeposit(ctx, 1, "USDC", client.Money{ID: "d"})) }, 2},
 		"a transaction":     {cutOff, func(c *client.Client) error { return errorOf(c.CancelTxAsOperator(ctx, "t", "r")) }, 2},
 	} {
@@ -145,8 +147,8 @@ func TestActsAreNotRepeatedWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// A refusal is an error with its parts and is not repeated. After an earlier attempt without
-// an answer the outcome stays unknown, unless the refusal covers that attempt too.
+// A refusal is an error with its parts and is not repeated. After an earlier attempt without an answer the outcome stays
+// unknown, unless the refusal covers that attempt too.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -198,8 +200,7 @@ func TestATransferThatFailed(t *testing.T) {
 	}
 }
 
-// A service that does not answer, or without end, is left: attempt by attempt, and
-// when the caller's time is over.
+// A service that does not answer, or without end, is left: attempt by attempt, and when the caller's time is over.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	gone := make(chan struct{})

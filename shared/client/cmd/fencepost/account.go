@@ -37,14 +37,9 @@ func (a *app) accountList() *cobra.Command {
 		flag(&of, "user", "the `number` of the user, with an operator's token"),
 		flag(&query.Asset, "asset", "only in this `asset`"),
 		a.limited(),
-	}, func(q call) error {
-		const titles = "USER ASSET FUNDING SPOT FUNDING_STATUS SPOT_STATUS"
-		columns := func(t client.Account) []any {
-			return []any{t.UserID, t.Asset, balance(t.Funding), balance(t.Spot), t.Funding.Status, t.Spot.Status}
-		}
+	}, func(q call) (err error) {
 		as, id := user, int64(0)
 		if of != "" {
-			var err error
 			if id, err = number("--user", of); err != nil {
 				return err
 			}
@@ -58,7 +53,9 @@ func (a *app) accountList() *cobra.Command {
 		if as == operator {
 			rows = api.ListAccounts(q.ctx, id, query)
 		}
-		return printList(a, rows, titles, columns)
+		return printList(a, rows, "USER ASSET FUNDING SPOT FUNDING_STATUS SPOT_STATUS", func(t client.Account) []any {
+			return []any{t.UserID, t.Asset, balance(t.Funding), balance(t.Spot), t.Funding.Status, t.Spot.Status}
+		})
 	})
 }
 

@@ -104,7 +104,7 @@ func (a *app) classify(ctx context.Context, err error) failure {
 	case proposal != nil:
 		return failure{Outcome: "proposed", Error: err.Error(), exit: exitUnknown,
 			ToDo: "another operator runs: fencepost proposal approve " + proposal.ProposalID + " --reason TEXT"}
-	case !unknown && problem != nil && problem.Code != "":
+	case !unknown && client.CodeOf(err) != "":
 		return a.refusal(ctx, problem)
 	case !unknown && (!a.running || !a.answers.sent && (usage || ctx.Err() == nil)): // also a file without a token
 		return failure{Outcome: "usage", Error: err.Error(), exit: exitUsage}

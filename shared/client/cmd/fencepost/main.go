@@ -134,10 +134,11 @@ func (a *app) command(use, short string, options []option, do action) *cobra.Com
 		}
 		ids := make([]int64, len(args))
 		for i, text := range args {
-			if slices.Contains(numbers, names[i]) {
-				if ids[i], err = number(names[i], text); err != nil {
-					return err
-				}
+			if !slices.Contains(numbers, names[i]) {
+				continue
+			}
+			if ids[i], err = number(names[i], text); err != nil {
+				return err
 			}
 		}
 		return do(call{ctx: c.Context(), args: args, ids: ids})
