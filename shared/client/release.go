@@ -111,7 +111,8 @@ type Filling struct {
 // not open; after an error that is [ErrUnknown] an earlier attempt may have ended it. It is
 // for operators.
 func (c *Client) Release(ctx context.Context, submitter string, in Release) (ReleaseReport, error) {
-	return call[ReleaseReport](ctx, c, request{method: http.MethodPost, path: pathOf(submitters, submitter, "release"), query: queryOf("dryRun", in.DryRun), body: in})
+	path, query := pathOf(submitters, submitter, "release"), queryOf("dryRun", in.DryRun)
+	return call[ReleaseReport](ctx, c, request{method: http.MethodPost, path: path, query: query, body: in})
 }
 
 // AcceptDatabase accepts a restored database. Every submitter stays in PROTECT until it is

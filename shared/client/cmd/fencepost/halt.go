@@ -21,10 +21,11 @@ func (a *app) haltGroup() *cobra.Command {
 				func(h client.Halt) []any { return []any{h.ID, h.Scope, h.UserID, h.AssetID, h.Since, h.Evidence} })
 		}),
 		a.haltCheck(),
-		a.act("resume HALT", "End a halt: its transfers are accepted again", []option{flag(&earlier, "earlier", "also all halts that were opened before it")},
-			func(q call) error {
-				return a.answer(q.api.ResumeHalt(q.ctx, q.ids[0], earlier, a.why), "halt", q.ids[0], "state", "ended")
-			}))
+		a.act("resume HALT", "End a halt: its transfers are accepted again", []option{
+			flag(&earlier, "earlier", "also all halts that were opened before it"),
+		}, func(q call) error {
+			return a.answer(q.api.ResumeHalt(q.ctx, q.ids[0], earlier, a.why), "halt", q.ids[0], "state", "ended")
+		}))
 }
 
 // fullWithin is how long halt check --full waits for its answer unless --within says otherwise.

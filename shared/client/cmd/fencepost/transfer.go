@@ -116,7 +116,9 @@ func (a *app) printTransfer(t client.Transfer, err error) error {
 }
 
 func (a *app) waitTransfer(q call, reqID string, w waitFlags) error {
-	last, err := follow(q.ctx, a, w, "transfer wait", reqID, q.api.Transfer, func(t client.Transfer) (string, bool) { return string(t.State), t.State.Final() })
+	last, err := follow(q.ctx, a, w, "transfer wait", reqID, q.api.Transfer, func(t client.Transfer) (string, bool) {
+		return string(t.State), t.State.Final()
+	})
 	return cmp.Or(a.printTransfer(last, err), transferEnd(reqID, last.State, last.Reason))
 }
 

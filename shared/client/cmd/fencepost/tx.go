@@ -249,6 +249,7 @@ func waitingPairs(w *client.Waiting) []any {
 	return pairs
 }
 
+// position is a place or a count as text. more: it is above n.
 func position(n int, more bool) string {
 	if more {
 		return fmt.Sprint("above ", n)

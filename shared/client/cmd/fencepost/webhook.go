@@ -16,7 +16,8 @@ func (a *app) webhookGroup() *cobra.Command {
 		a.list(operator, "list", "List the endpoints, which are settings (operators)", nil, func(q call) error {
 			all, err := q.api.WebhookEndpoints(q.ctx)
 			return printList(a, each(all, err), "NAME KIND HOST BACKLOG OLDEST PAUSED LAST_ANSWER", func(e client.WebhookEndpoint) []any {
-				return []any{e.Name, e.Kind, e.Host, position(e.Backlog.Events, e.Backlog.More), cmp.Or(e.Oldest, &client.EndpointOldest{}).Since, paused(e), answered(e.LastAnswer)}
+				oldest := cmp.Or(e.Oldest, &client.EndpointOldest{})
+				return []any{e.Name, e.Kind, e.Host, position(e.Backlog.Events, e.Backlog.More), oldest.Since, paused(e), answered(e.LastAnswer)}
 			})
 		}),
 		a.act("test ENDPOINT", "Send a signed test event to an endpoint now (operators)", nil, a.testWebhook),
