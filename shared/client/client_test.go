@@ -390,5 +390,7 @@ func TestOnePageOfAList(t *testing.T) {
 	if !strings.Contains(asked[1], "pageToken=next") {
 		t.Errorf("the second call: got %s, want the page's token", asked[1])
 	}
-	check.Equal(t, "all pages", read(nil), "c")
+	empty := serve(t, answer(200, "application/json", `{"acts":[],"nextPageToken":"next"}`, ""), answer(200, "application/json", `{"acts":[{"act":"d"}]}`, ""))
+	c = empty.client(t, nil)
+	check.Equal(t, "all pages, the first of them empty", read(nil), "d")
 }

@@ -31,13 +31,24 @@ type EventQuery struct {
 func (c *Client) Events(ctx context.Context, q EventQuery) iter.Seq2[Event, error] {
 	values := queryOf("pageToken", q.PageToken, "submitter", q.Submitter, "pageSize", q.PageSize)
 	return func(yield func(Event, error) bool) {
-		for one, err := range pages[struct {
-			Cursor string `json:"cursor"`
-			Event  Event  `json:"event"`
-		}](ctx, c, "/api/v1/events", "events", values) {
-			if one.Event.Cursor = one.Cursor; !yield(one.Event, err) {
+		for {
+			rows, next, err := page[struct {
+				Cursor string `json:"cursor"`
+				Event  Event  `json:"event"`
+			}](ctx, c, "/api/v1/events", "events", values)
+			if err != nil {
+				yield(Event{}, err)
 				return
 			}
+			for _, one := range rows {
+				if one.Event.Cursor = one.Cursor; !yield(one.Event, nil) {
+					return
+				}
+			}
+			if len(rows) == 0 { // each page has a token of the next
+				return
+			}
+			values.Set("pageToken", next)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func WithPage(ctx context.Context, p *Page) context.Context {
 }
 
 // pages yields the rows of the list at the path, which are in the member of the answer, and fetches pages as needed. It ends at the
-// first error, after the last page, and after a page without rows: the list of events always has a token for a next page.
+// first error and after the last page. A page can be empty and not be the last.
 func pages[T any](ctx context.Context, c *Client, path, member string, values url.Values) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		only, _ := ctx.Value(pageKey{}).(*Page)
@@ -46,7 +46,7 @@ func pages[T any](ctx context.Context, c *Client, path, member string, values ur
 					return
 				}
 			}
-			if next == "" || len(rows) == 0 {
+			if next == "" {
 				return
 			}
 			values.Set("pageToken", next)
@@ -54,7 +54,7 @@ func pages[T any](ctx context.Context, c *Client, path, member string, values ur
 	}
 }
 
-// page fetches one page of [pages], and the token of the next; "": there is none.
+// page fetches one page, and the token of the next; "": there is none.
 func page[T any](ctx context.Context, c *Client, path, member string, values url.Values) (rows []T, next string, err error) {
 	q := request{method: http.MethodGet, path: path, query: values}
 	answer, err := call[map[string]json.RawMessage](ctx, c, q)
