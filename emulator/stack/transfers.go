@@ -115,7 +115,11 @@ func (s *Stack) OutsideCall(ctx context.Context, side transfer.AccountType, op t
 // SetStatus makes the user's account on that side ACTIVE, FROZEN or DISABLED.
 func (s *Stack) SetStatus(ctx context.Context, side transfer.AccountType, userID int64, assetID int32, status string) error {
 	if side == transfer.Funding {
-		return s.Funding.SetStatus(ctx, userID, assetID, funding.Status(status))
+		tag, err := s.tables.Pool().Exec(ctx, `update balances_tb set status = $3, updated_at = clock_timestamp() where user_id = $1 and asset_id = $2`, userID, assetID, status)
+		if err == nil && tag.RowsAffected() == 0 {
+			err = fmt.Errorf("set a status in Funding: user %d has no account in asset %d", userID, assetID)
+		}
+		return err
 	}
 	call := transfer.Call{ReqID: "status-" + rand.Text(), UserID: userID, AssetID: assetID, CreatedAt: time.Now().Truncate(time.Microsecond)}
 	return applied("set a status in the core", s.Core.Ledger().SetStatus(ctx, call, status))

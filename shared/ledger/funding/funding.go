@@ -29,7 +29,8 @@ import (
 //
 // The first outside deposit creates an account. A deposit, by a transfer or from outside, is
 // refused with OVERFLOW if the balance would exceed 2^64 - 1 units. A refund is never refused and
-// can exceed that limit.
+// can exceed that limit. An account that is FROZEN accepts deposits and refunds, one that is DISABLED
+// only refunds.
 type Ledger struct {
 	db    *pgxpool.Pool
 	calls *batch.Group[request, answer] // that share round trips and commits
