@@ -3,17 +3,20 @@
 // the process, this package does by anvil's own RPC calls. The methods document the differences between the
 // two nodes.
 //
-// The program is the one in PATH, else version [Version] from the npm registry, kept in the user's cache
-// folder. If neither is available, [Start] returns [ErrNotThere] and tests must skip with its text.
+// The program is the one in PATH, else that of package-lock.json, which scripts/test installs. If neither is
+// there, [Start] returns [ErrNotThere] and tests must skip with its text.
 package anvil
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/big"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"sync"
 	"time"
@@ -42,9 +45,25 @@ type Chain struct {
 	mining sync.Mutex // serializes changes of the chain
 }
 
+// ErrNotThere reports that this machine has no anvil. The wrapping error says where it was searched, and how to
+// install it.
+var ErrNotThere = errors.New("anvil is not there")
+
+// program returns the path of the program in PATH, or of the installed one. Tests run in the folder of their
+// package: this one, or one beside it.
+func program() (string, error) {
+	if path, err := exec.LookPath("anvil"); err == nil {
+		return path, nil
+	}
+	path, err := exec.LookPath("../anvil/node_modules/@foundry-rs/anvil-" + runtime.GOOS + "-" + runtime.GOARCH + "/bin/anvil")
+	if err != nil {
+		return "", fmt.Errorf("%w: %w. Run: source scripts/lib/node.sh && ensure_npm_packages shared/chain/anvil", ErrNotThere, err)
+	}
+	return path, nil
+}
+
 // Start runs a node on a free port of the loopback interface until [Chain.Close], and returns when it
-// answers. ctx bounds the node's start only. The first Start of a process may first install the program,
-// within two minutes; if it is not available the error is [ErrNotThere].
+// answers. ctx bounds the node's start only. If there is no program, the error is [ErrNotThere].
 func Start(ctx context.Context) (*Chain, error) {
 	path, err := program()
 	if err != nil {

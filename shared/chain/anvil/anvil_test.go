@@ -205,7 +205,7 @@ func TestNodeDiesWithItsParent(t *testing.T) {
 // Neither a closed chain nor a start that timed out leaves files behind, here or in the home folder. The test
 // does not run in parallel, because it sets the folders for all.
 func TestLeavesNoFiles(t *testing.T) {
-	_ = setup(t) // with the unchanged folders: the program is looked up once
+	_ = setup(t) // skips if there is no anvil
 	folder := t.TempDir()
 	t.Setenv("TMPDIR", folder)
 	t.Setenv("HOME", folder)
