@@ -72,15 +72,16 @@ func (a *App) openChain(of config.ServedChain) (*serve.Chain, error) {
 		return nil, err
 	}
 	each := chain.NodeOptions{
-		ChainID: of.ID, Timeout: rpc.Timeout, MaxInFlight: rpc.MaxInFlight, RequestSlots: a.places, MaxBatch: rpc.MaxBatch,
-		Fees:        feesOf(a.config, of),
-		FinalDepth:  finalDepth(of),
-		OnRoundTrip: func(ctx context.Context) { telemetry.MeterFrom(ctx).RPC() },
+		ChainID: of.ID, Timeout: rpc.Timeout, RequestSlots: a.places, MaxBatch: rpc.MaxBatch,
+		Fees:       feesOf(a.config, of),
+		FinalDepth: finalDepth(of),
+		OnRoundTrip: func(ctx context.Context) func(error) {
+			telemetry.MeterFrom(ctx).RPC()
+			_, end := telemetry.Begin(ctx, "chain")
+			return end
+		},
 		Took: func(ctx context.Context, method string, took time.Duration) {
 			telemetry.RPCTime.Record(ctx, took.Seconds(), telemetry.Method(method))
-		},
-		Trace: func(ctx context.Context, name string) (context.Context, func(error)) {
-			return telemetry.Begin(ctx, name)
 		},
 	}
 	open := func(url, name string) (chain.Node, error) {

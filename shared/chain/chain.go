@@ -161,18 +161,20 @@ func ParseSubmitter(family Accounts, text string, defaultChain uint64) (txmanage
 
 // NodeOptions define one node of a chain.
 type NodeOptions struct {
-	URL          string                // http or https; may have credentials, which are never shown
-	ChainID      uint64                // that the node must report
-	Timeout      time.Duration         // of one round trip, including the wait for a request slot; 0: the family's default
-	MaxInFlight  int                   // concurrent round trips, others wait; 0: the family's default
-	RequestSlots RequestSlots          // shared with other nodes, instead of MaxInFlight; nil: own ones
-	MaxBatch     int                   // calls in one round trip; a larger query takes several; 0: the family's default
-	Fees         Fees                  // how the chain prices gas
-	FinalDepth   *uint64               // for a chain without the tag "finalized": how many blocks below the head a count is final; nil: the chain has the tag
-	OnRoundTrip  func(context.Context) // called before each HTTP request; may be nil
-	Took         Took                  // is told the time of each HTTP request; may be nil
-	Trace        Trace                 // begins a span for each HTTP request; may be nil
-	Node         string                // the node's name in evidence; "": host and port of URL
+	URL          string        // http or https; may have credentials, which are never shown
+	ChainID      uint64        // that the node must report
+	Timeout      time.Duration // of one round trip, including the wait for a request slot; 0: the family's default
+	RequestSlots RequestSlots  // bound the concurrent round trips, of other nodes with the same slots too; nil: own ones
+	MaxBatch     int           // calls in one round trip; a larger query takes several; 0: the family's default
+	Fees         Fees          // how the chain prices gas
+	FinalDepth   *uint64       // for a chain without the tag "finalized": how many blocks below the head a count is final; nil: the chain has the tag
+	Node         string        // the node's name in evidence; "": host and port of URL
+
+	// OnRoundTrip is called before each HTTP request, and the function that it returns after it; nil: none is.
+	OnRoundTrip func(context.Context) (end func(error))
+
+	// Took is told the time of each HTTP request, once for each method of its calls; nil: it is not.
+	Took func(ctx context.Context, method string, took time.Duration)
 }
 
 // Fees define how a chain prices gas, and the source of the tip. The zero value is a chain with a base
@@ -186,12 +188,6 @@ type Fees struct {
 	HistoryBlocks int
 	Percentile    int
 }
-
-// Took records the time of a round trip that has calls of the method.
-type Took func(ctx context.Context, method string, took time.Duration)
-
-// Trace begins a span in ctx. It returns the span's context and the function that ends it.
-type Trace func(ctx context.Context, name string) (context.Context, func(error))
 
 // Node is one node of a chain. It can be used concurrently.
 type Node interface {

@@ -21,7 +21,7 @@ func BenchmarkQuery(b *testing.B) {
 			defer chain.Close()
 			var trips atomic.Int64
 			c, err := evm.New(evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), MaxBatch: 100,
-				OnRoundTrip: func(context.Context) { trips.Add(1) }})
+				OnRoundTrip: func(context.Context) func(error) { trips.Add(1); return func(error) {} }})
 			check.OK(b)(err)
 			defer c.Close()
 			raws, q := windowOf(b, chain, window)

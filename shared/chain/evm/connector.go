@@ -24,9 +24,9 @@ import (
 
 // Default limits.
 const (
-	DefaultTimeout     = 10 * time.Second // rpc.timeout
-	DefaultMaxInFlight = 100              // rpc.maxInFlight
-	DefaultMaxBatch    = 1000             // go-ethereum's default limit of calls in one batch
+	DefaultTimeout  = 10 * time.Second // rpc.timeout
+	DefaultMaxBatch = 1000             // go-ethereum's default limit of calls in one batch
+	defaultSlots    = 100              // rpc.maxInFlight
 )
 
 // Bytes of one HTTP request and of its answer. go-ethereum refuses requests of more than 5 MiB and
@@ -54,7 +54,7 @@ type Connector struct {
 	timeout  time.Duration
 	maxBatch int
 	client   *rpc.Client
-	took     chain.Took
+	took     func(ctx context.Context, method string, took time.Duration)
 	idle     interface{ CloseIdleConnections() }
 	slots    chain.RequestSlots // one element for each running round trip
 	verified atomic.Bool        // the node has reported chainID once
@@ -82,11 +82,11 @@ func New(o Options) (*Connector, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy = nil // the environment's would see the credentials of the URL
-	transport.MaxIdleConnsPerHost = o.MaxInFlight
+	transport.MaxIdleConnsPerHost = cap(o.RequestSlots)
 	c := &Connector{chainID: o.ChainID, fees: o.Fees, depth: o.FinalDepth, node: o.Node, timeout: o.Timeout, maxBatch: o.MaxBatch,
 		idle: transport, slots: o.RequestSlots, took: o.Took, recent: newRecent()}
 	web := &http.Client{
-		Transport: &counted{transport, o.OnRoundTrip, o.Trace},
+		Transport: &counted{transport, o.OnRoundTrip},
 		// A redirect would send the bytes and the credentials to another server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -100,24 +100,19 @@ func New(o Options) (*Connector, error) {
 // withDefaults returns the options of the node at an address, with the defaults for those that are not set.
 func withDefaults(o Options, at *url.URL) (Options, error) {
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
-	o.MaxInFlight = cmp.Or(o.MaxInFlight, DefaultMaxInFlight)
 	o.MaxBatch = cmp.Or(o.MaxBatch, DefaultMaxBatch)
 	o.Node = cmp.Or(o.Node, at.Host) // without user and password
-	if o.Timeout < 0 || o.MaxInFlight < 0 || o.MaxBatch < minBatch {
-		return o, fmt.Errorf("time-out %s, %d in flight, batches of %d: want a positive time-out and number in flight, and batches of %d or more",
-			o.Timeout, o.MaxInFlight, o.MaxBatch, minBatch)
+	if o.Timeout < 0 || o.MaxBatch < minBatch {
+		return o, fmt.Errorf("time-out %s, batches of %d: want a positive time-out, and batches of %d or more", o.Timeout, o.MaxBatch, minBatch)
 	}
 	if o.OnRoundTrip == nil {
-		o.OnRoundTrip = func(context.Context) {}
+		o.OnRoundTrip = func(context.Context) func(error) { return func(error) {} }
 	}
 	if o.Took == nil {
 		o.Took = func(context.Context, string, time.Duration) {}
 	}
 	if o.RequestSlots == nil {
-		o.RequestSlots = chain.NewRequestSlots(o.MaxInFlight)
-	}
-	if o.Trace == nil {
-		o.Trace = func(ctx context.Context, _ string) (context.Context, func(error)) { return ctx, func(error) {} }
+		o.RequestSlots = chain.NewRequestSlots(defaultSlots)
 	}
 	return o, nil
 }
@@ -132,16 +127,14 @@ func (c *Connector) VerifyAgain() { c.verified.Store(false) }
 // Close closes idle connections. The connector can still be used.
 func (c *Connector) Close() { c.idle.CloseIdleConnections() }
 
-// counted counts requests and limits how much is read of an answer.
+// counted tells of requests and limits how much is read of an answer.
 type counted struct {
 	next        http.RoundTripper
-	onRoundTrip func(context.Context)
-	trace       chain.Trace
+	onRoundTrip func(context.Context) (end func(error))
 }
 
 func (t *counted) RoundTrip(r *http.Request) (*http.Response, error) {
-	t.onRoundTrip(r.Context())
-	_, end := t.trace(r.Context(), "chain")
+	end := t.onRoundTrip(r.Context())
 	response, err := t.next.RoundTrip(r)
 	end(err)
 	if err == nil {

@@ -83,9 +83,10 @@ func TestUnansweredBlocksAreRequestedSingly(t *testing.T) {
 	trips := 0
 	connectWithout := func(silent ...int) *evm.Connector { // answers to these round trips
 		trips = 0
-		return connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), OnRoundTrip: func(context.Context) {
+		return connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), OnRoundTrip: func(context.Context) func(error) {
 			trips++
 			proxy.Set(chaintest.Fault{Drop: slices.Contains(silent, trips)})
+			return func(error) {}
 		}})
 	}
 	c := connectWithout(2)

@@ -116,15 +116,6 @@ func (c *Connector) Health() []Health {
 	return all
 }
 
-// Nodes returns the names of all nodes, in order.
-func (c *Connector) Nodes() []string {
-	names := make([]string, len(c.nodes))
-	for i, n := range c.nodes {
-		names[i] = n.Name()
-	}
-	return names
-}
-
 // Members returns all nodes, in order. Their answers to the caller do not change their health.
 func (c *Connector) Members() []chain.Node {
 	all := make([]chain.Node, len(c.nodes))

@@ -106,15 +106,15 @@ func TestFailedVoterIsNamedOnceThenDown(t *testing.T) {
 	t.Parallel()
 	s := severalNodes(t, 2, nil)
 	s.query(t, "before", 0)
-	first := s.connector.Nodes()[0]
-	if views := s.connector.QueryOthers(t.Context(), txmanager.ChainQuery{}, 1, first); len(views) != 1 || views[0].NoAnswer {
+	names := namesOf(s.connector)
+	if views := s.connector.QueryOthers(t.Context(), txmanager.ChainQuery{}, 1, names[0]); len(views) != 1 || views[0].NoAnswer {
 		t.Fatalf("while it answers: got %+v, want its view", views)
 	}
 	s.proxies[1].SetFaults(rpcproxy.Faults{Unavailable: 1})
-	if views := s.connector.QueryOthers(t.Context(), txmanager.ChainQuery{}, 1, first); len(views) != 1 || !views[0].NoAnswer || views[0].Node != s.connector.Nodes()[1] {
+	if views := s.connector.QueryOthers(t.Context(), txmanager.ChainQuery{}, 1, names[0]); len(views) != 1 || !views[0].NoAnswer || views[0].Node != names[1] {
 		t.Errorf("when it fails: got %+v, want it named as silent", views)
 	}
-	if views := s.connector.QueryOthers(t.Context(), txmanager.ChainQuery{}, 1, first); len(views) != 0 {
+	if views := s.connector.QueryOthers(t.Context(), txmanager.ChainQuery{}, 1, names[0]); len(views) != 0 {
 		t.Errorf("once it is away: got %+v, want nothing", views)
 	}
 }

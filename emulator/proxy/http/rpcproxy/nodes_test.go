@@ -295,15 +295,15 @@ func TestMaxInFlightHoldsOverAllNodes(t *testing.T) {
 	t.Parallel()
 	const limit = 2
 	var now, peak atomic.Int64
-	trace := func(ctx context.Context, _ string) (context.Context, func(error)) {
+	track := func(context.Context) func(error) {
 		n := now.Add(1)
 		for p := peak.Load(); n > p && !peak.CompareAndSwap(p, n); p = peak.Load() {
 		}
-		return ctx, func(error) { now.Add(-1) }
+		return func(error) { now.Add(-1) }
 	}
 	slots, other := chain.NewRequestSlots(limit), devChain(t, 1338)
-	s := severalNodes(t, 3, func(_ *nodes.Options, each *evm.Options) { each.RequestSlots, each.Trace = slots, trace })
-	second := check.Value(evm.New(evm.Options{URL: other.URL(), ChainID: other.ChainID(), RequestSlots: slots, Trace: trace}))(t)
+	s := severalNodes(t, 3, func(_ *nodes.Options, each *evm.Options) { each.RequestSlots, each.OnRoundTrip = slots, track })
+	second := check.Value(evm.New(evm.Options{URL: other.URL(), ChainID: other.ChainID(), RequestSlots: slots, OnRoundTrip: track}))(t)
 	t.Cleanup(second.Close)
 	var group sync.WaitGroup
 	for range 8 {
@@ -380,15 +380,16 @@ func TestRecoveredNodeIsUsedAgain(t *testing.T) {
 	check.Equal(t, "excluded nodes (all but the first)", len(s.connector.Excluded()), 4)
 	s.proxies[2].SetFaults(rpcproxy.Faults{}) // not detected yet
 	s.proxies[3].SetTarget(s.chain.URL())
-	well := s.connector.Nodes()[2:4]
+	names := namesOf(s.connector)
+	well := names[2:4]
 	views := s.connector.QueryExcluded(t.Context(), txmanager.ChainQuery{})
 	if len(views) != 2 || views[0].NoAnswer || views[1].NoAnswer || !slices.Contains(well, views[0].Node) || !slices.Contains(well, views[1].Node) {
 		t.Errorf("down nodes: got %+v, want the views of %v", views, well)
 	}
-	want := map[string]nodes.Result{s.connector.Nodes()[1]: nodes.Failed, s.connector.Nodes()[4]: nodes.WrongChain}
+	want := map[string]nodes.Result{names[1]: nodes.Failed, names[4]: nodes.WrongChain}
 	check.Same(t, "excluded", s.connector.Excluded(), want)
 	s.proxies[1].SetFaults(rpcproxy.Faults{})
-	if views := s.connector.QueryExcluded(t.Context(), txmanager.ChainQuery{}, s.connector.Nodes()[1]); len(views) != 0 {
+	if views := s.connector.QueryExcluded(t.Context(), txmanager.ChainQuery{}, names[1]); len(views) != 0 {
 		t.Errorf("down nodes but one: got %+v, want none", views)
 	}
 	s.proxies[1].SetTarget(other.URL()) // it was of this chain when it failed
@@ -428,7 +429,14 @@ func TestInvalidNodesOptionsAreRefused(t *testing.T) {
 		check.Equal(t, fmt.Sprintf("quorum of %d nodes", n), nodes.DefaultQuorum(n), want)
 	}
 	c := check.Value(nodes.New(nodes.Options{ChainID: 1, Open: open, URLs: []string{"https://me:secret@a.example/v1/key", "https://a.example/v1/other", "http://b.example:8545"}}))(t)
-	if got, want := c.Nodes(), []string{"a.example", "a.example#2", "b.example:8545"}; !slices.Equal(got, want) || c.Quorum() != 2 {
+	if got, want := namesOf(c), []string{"a.example", "a.example#2", "b.example:8545"}; !slices.Equal(got, want) || c.Quorum() != 2 {
 		t.Errorf("got %v with a quorum of %d, want %v and 2", got, c.Quorum(), want)
 	}
+}
+
+func namesOf(c *nodes.Connector) (names []string) {
+	for _, n := range c.Members() {
+		names = append(names, n.Name())
+	}
+	return names
 }
