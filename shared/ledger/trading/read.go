@@ -84,56 +84,43 @@ type Balance struct {
 	Status  string // ACTIVE, FROZEN or DISABLED
 }
 
-// Page is a part of all accounts, by user and asset, as they were exactly after line Seq. Each
-// balance is the sum of the journal up to that line.
-type Page struct {
-	Seq      uint64
-	Balances []Balance
-	Next     string // of the next page; empty: this is the last
-}
-
-// Balances returns a page of at most limit accounts. The first call has neither at nor next. The
-// others have the first page's Seq and the previous page's Next. A core keeps a view for some
-// minutes. After that the error is a [*ProblemError] with VIEW_GONE, and the caller must begin
-// again.
-func (l *Ledger) Balances(ctx context.Context, at uint64, next string, limit int) (Page, error) {
-	path := wire.BalancesPath + "?limit=" + strconv.Itoa(max(1, min(limit, wire.MaxPage)))
-	if next != "" {
-		path += fmt.Sprintf("&at=%d&after=%s", at, next)
-	}
-	got, err := call[wire.BalancesPage](ctx, l, http.MethodGet, path, nil)
-	if err != nil {
-		return Page{}, fmt.Errorf("trading: read the balances: %w", err)
-	}
-	if next != "" && got.Seq != at {
-		return Page{}, fmt.Errorf("trading: read the balances: they are of line %d, want line %d", got.Seq, at)
-	}
-	if got.Accounts == nil || got.Seq == 0 && len(got.Accounts) > 0 {
-		return Page{}, errors.New("trading: read the balances: accounts or seq is missing")
-	}
-	page := Page{Seq: got.Seq, Next: got.Next}
-	for _, b := range got.Accounts {
-		balance, err := parseBalance(b)
-		if err != nil {
-			return Page{}, fmt.Errorf("trading: read the balances: %w", err)
-		}
-		page.Balances = append(page.Balances, balance)
-	}
-	return page, nil
-}
-
-// AllBalances returns all pages, and the line after which they are valid.
+// AllBalances returns all accounts, by user and asset, as they were exactly after the line seq. Each balance is
+// the sum of the journal up to that line. A core keeps a view for some minutes. After that the error is a
+// [*ProblemError] with VIEW_GONE, and the caller must begin again.
 func (l *Ledger) AllBalances(ctx context.Context) (seq uint64, all []Balance, err error) {
 	for next := ""; ; {
-		page, err := l.Balances(ctx, seq, next, wire.MaxPage)
-		if err != nil {
-			return 0, nil, err
+		path := wire.BalancesPath + "?limit=" + strconv.Itoa(wire.MaxPage)
+		if next != "" {
+			path += fmt.Sprintf("&at=%d&after=%s", seq, next)
 		}
-		seq, next, all = page.Seq, page.Next, append(all, page.Balances...)
-		if next == "" {
+		page, err := call[wire.BalancesPage](ctx, l, http.MethodGet, path, nil)
+		switch {
+		case err != nil:
+		case next != "" && page.Seq != seq:
+			err = fmt.Errorf("they are of line %d, want line %d", page.Seq, seq)
+		case page.Accounts == nil || page.Seq == 0 && len(page.Accounts) > 0:
+			err = errors.New("accounts or seq is missing")
+		default:
+			all, err = appendBalances(all, page.Accounts)
+		}
+		if err != nil {
+			return 0, nil, fmt.Errorf("trading: read the balances: %w", err)
+		}
+		if seq, next = page.Seq, page.Next; next == "" {
 			return seq, all, nil
 		}
 	}
+}
+
+func appendBalances(all []Balance, page []wire.Balance) ([]Balance, error) {
+	for _, b := range page {
+		balance, err := parseBalance(b)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, balance)
+	}
+	return all, nil
 }
 
 // Balance returns the user's balance of the asset, and whether the account exists.

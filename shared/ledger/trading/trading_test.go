@@ -282,8 +282,13 @@ func TestBrokenJournalIsAnError(t *testing.T) {
 func TestBalancesThatDoNotFitAreRejected(t *testing.T) {
 	t.Parallel()
 	page := `{"seq": 5, "accounts": [{"userId": 7, "assetId": 1, "units": "3", "status": "ACTIVE"}]}`
-	if got, err := saying(t, 200, page).Balances(t.Context(), 4, "6:1", 10); err == nil {
-		t.Errorf("a page of another line: got %+v, want an error", got)
+	var seq atomic.Uint64
+	grows := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"seq": %d, "accounts": [], "next": "6:1"}`, seq.Add(1))
+	})
+	if _, got, err := grows.AllBalances(t.Context()); err == nil || !strings.Contains(err.Error(), "they are of line 2, want line 1") {
+		t.Errorf("a page of another line: got %+v, %v, want an error", got, err)
 	}
 	for wrong, text := range map[string]string{
 		"a balance that is none": strings.Replace(page, `"3"`, `"x"`, 1),
@@ -294,7 +299,7 @@ func TestBalancesThatDoNotFitAreRejected(t *testing.T) {
 		"no asset":               strings.Replace(page, `"assetId": 1, `, ``, 1),
 		"no units":               strings.Replace(page, `"units": "3", `, ``, 1),
 	} {
-		if got, err := saying(t, 200, text).Balances(t.Context(), 0, "", 10); err == nil {
+		if _, got, err := saying(t, 200, text).AllBalances(t.Context()); err == nil {
 			t.Errorf("%s: got %+v, want an error", wrong, got)
 		}
 	}

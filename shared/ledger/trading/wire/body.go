@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -30,15 +31,9 @@ func (o Operation) Call() (transfer.Call, error) {
 	if !Moves(o.Op) {
 		return transfer.Call{}, wrong("op", "want withdraw, deposit, refund, outside_deposit or outside_withdrawal")
 	}
-	createdAt, err := parseKey(o.ReqID, o.CreatedAt)
-	if err != nil {
-		return transfer.Call{}, err
-	}
-	if err := checkAccount(o.UserID, o.AssetID); err != nil {
-		return transfer.Call{}, err
-	}
-	units, err := ParseUnits(o.Units)
-	if err != nil {
+	createdAt, errKey := parseKey(o.ReqID, o.CreatedAt)
+	units, errUnits := ParseUnits(o.Units)
+	if err := cmp.Or(errKey, checkAccount(o.UserID, o.AssetID), errUnits); err != nil {
 		return transfer.Call{}, err
 	}
 	return transfer.Call{ReqID: o.ReqID, UserID: *o.UserID, AssetID: *o.AssetID, Units: units, CreatedAt: createdAt}, nil
@@ -72,10 +67,8 @@ func (a Adjustment) Call() (c transfer.Call, balance uint64, err error) {
 
 // Check returns the body's creation time, or a [*FieldError] for an invalid member.
 func (s AccountStatus) Check() (createdAt time.Time, err error) {
-	if createdAt, err = parseKey(s.ReqID, s.CreatedAt); err != nil {
-		return createdAt, err
-	}
-	if err := checkAccount(s.UserID, s.AssetID); err != nil {
+	createdAt, err = parseKey(s.ReqID, s.CreatedAt)
+	if err = cmp.Or(err, checkAccount(s.UserID, s.AssetID)); err != nil {
 		return createdAt, err
 	}
 	switch s.Status {
@@ -120,15 +113,9 @@ func checkAccount(userID *int64, assetID *int32) error {
 
 // Transfer returns the line as the conservation check reads it. The error names the invalid member.
 func (e Entry) Transfer() (transfer.Entry, error) {
-	units, err := ParseUnits(e.Units)
-	if err != nil {
-		return transfer.Entry{}, err
-	}
-	at, err := ParseTime("at", e.At)
-	if err != nil {
-		return transfer.Entry{}, err
-	}
-	if err := CheckOutcome(e.Outcome, e.Reason); err != nil {
+	units, errUnits := ParseUnits(e.Units)
+	at, errAt := ParseTime("at", e.At)
+	if err := cmp.Or(errUnits, errAt, CheckOutcome(e.Outcome, e.Reason)); err != nil {
 		return transfer.Entry{}, err
 	}
 	if Moves(e.Op) && e.Outcome == Applied && (e.ReqID == "" || e.UserID <= 0 || e.AssetID <= 0 || units == 0) {

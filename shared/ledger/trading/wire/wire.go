@@ -7,7 +7,6 @@ package wire
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -174,7 +173,7 @@ type BalanceOfOne struct {
 
 // Moves reports whether the operation moves money by a request.
 func Moves(op transfer.Op) bool {
-	return slices.Contains([]transfer.Op{transfer.Withdraw, transfer.Deposit, transfer.Refund, transfer.OutsideDeposit, transfer.OutsideWithdrawal}, op)
+	return op.Counts() && !op.Adjusts()
 }
 
 // FieldError names an invalid member of a body and describes the expected value.
