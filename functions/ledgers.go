@@ -105,7 +105,7 @@ func (a *App) tradingLedger() (*trading.Ledger, error) {
 
 func (a *App) monitor(book *checks.Book, money *funding.Ledger, core *trading.Ledger) *conservation.Monitor {
 	return &conservation.Monitor{
-		Book: book, Funding: money.Journal(), Mode: conservation.Mode(a.config.Conservation.Halt),
+		Book: book, Funding: money, Mode: conservation.Mode(a.config.Conservation.Halt),
 		Trading: conservation.Numbered{Core: core, Balances: balancesOf(core)},
 		Payouts: payout.NewJournal(a.base.Families, a.store.Store), Chain: a.chainReader(book),
 		Log: a.base.Log, Critical: telemetry.LevelCritical,

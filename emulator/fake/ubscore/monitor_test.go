@@ -36,7 +36,7 @@ func watch(t *testing.T, digits int) *watched {
 	t.Helper()
 	w := &watched{rig: setup(t, ubscore.Options{}), db: storetest.New(t)}
 	w.Monitor = conservation.Monitor{
-		Book: book.New(w.db.DB), Funding: funding.New(w.db.DB).Journal(), Mode: conservation.HaltGraded, Page: 10,
+		Book: book.New(w.db.DB), Funding: funding.New(w.db.DB), Mode: conservation.HaltGraded, Page: 10,
 		Log: telemetry.NewLogger(t.Output(), telemetry.LevelCritical, ""), Critical: telemetry.LevelCritical,
 	}
 	w.connect()

@@ -24,7 +24,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Ledger keeps the balances of Funding accounts. It is a [transfer.Ledger]. Any number of ledgers,
+// Ledger keeps the balances of Funding accounts. It is a [transfer.Ledger], and its own journal. Any number of ledgers,
 // in any number of processes, can use one database.
 //
 // The first outside deposit creates an account. A deposit, by a transfer or from outside, is

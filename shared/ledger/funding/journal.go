@@ -7,21 +7,14 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/conservation/snapshot"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Journal reads the entries of a Funding ledger. Its cursor is a Postgres snapshot of the entries
-// that were read; see [conservation.Journal].
-type Journal struct{ db *pgxpool.Pool }
-
-var _ conservation.Journal = (*Journal)(nil)
-
-// Journal returns the journal of l.
-func (l *Ledger) Journal() *Journal { return &Journal{db: l.db} }
+// The cursor of the journal is a Postgres snapshot of the entries that were read.
+var _ conservation.Journal = (*Ledger)(nil)
 
 const unread = `
 select id, req_id, op_type, user_id, asset_id, units, coalesce(reason, ''), at, tx
@@ -40,9 +33,9 @@ func scan(row pgx.CollectableRow) (e entry, err error) {
 	return e, err
 }
 
-// Page reads entries in the order of their transactions' numbers, in one round trip. It never
+// Page implements [conservation.Journal]. It reads entries in the order of their transactions' numbers, in one round trip. It never
 // splits the entries of one transaction, so it may return a few more than limit.
-func (j *Journal) Page(ctx context.Context, after conservation.Cursor, limit int) (conservation.Page, error) {
+func (l *Ledger) Page(ctx context.Context, after conservation.Cursor, limit int) (conservation.Page, error) {
 	seen, err := snapshot.Parse(string(after))
 	if err != nil {
 		return conservation.Page{}, fmt.Errorf("read the journal of Funding: %w", err)
@@ -57,16 +50,16 @@ func (j *Journal) Page(ctx context.Context, after conservation.Cursor, limit int
 		return err
 	})
 	b.Queue("commit")
-	if err := j.db.SendBatch(ctx, b).Close(); err != nil {
+	if err := l.db.SendBatch(ctx, b).Close(); err != nil {
 		return conservation.Page{}, fmt.Errorf("read the journal of Funding: %w", err)
 	}
 	slices.SortFunc(read, func(a, b entry) int { return cmp.Or(cmp.Compare(a.tx, b.tx), cmp.Compare(a.Seq, b.Seq)) })
 	now, err := snapshot.Parse(text)
-	if len(read) < limit {
-		return conservation.Page{Entries: entries(read), Next: conservation.Cursor(now.String())}, err
+	more := len(read) >= limit
+	if more {
+		now = seen.Upto(read[len(read)-1].tx, now)
 	}
-	next := seen.Upto(read[len(read)-1].tx, now)
-	return conservation.Page{Entries: entries(read), Next: conservation.Cursor(next.String()), More: true}, err
+	return conservation.Page{Entries: entries(read), Next: conservation.Cursor(now.String()), More: more}, err
 }
 
 func entries(read []entry) []transfer.Entry {
@@ -80,14 +73,14 @@ func entries(read []entry) []transfer.Entry {
 // balancesPerStatement bounds the rows of one statement, so that it ends before its time-out.
 const balancesPerStatement = 20_000
 
-// Point reads the rest of the journal and all balances from one snapshot.
-func (j *Journal) Point(ctx context.Context, after conservation.Cursor) (p conservation.Point, err error) {
+// Point implements [conservation.Journal]. It reads the rest of the journal and all balances from one snapshot.
+func (l *Ledger) Point(ctx context.Context, after conservation.Cursor) (p conservation.Point, err error) {
 	seen, err := snapshot.Parse(string(after))
 	if err != nil {
 		return p, fmt.Errorf("read the journal of Funding: %w", err)
 	}
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	err = pgx.BeginTxFunc(ctx, j.db, options, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, l.db, options, func(tx pgx.Tx) error {
 		if err := tx.QueryRow(ctx, `select pg_current_snapshot()::text`).Scan(&p.Next); err != nil {
 			return err
 		}

@@ -22,7 +22,7 @@ import (
 func (h *env) monitor() conservation.Monitor {
 	h.t.Helper()
 	return conservation.Monitor{
-		Book: book.New(h.db.DB), Funding: h.funding.Journal(), Trading: funding.New(storetest.New(h.t).DB).Journal(),
+		Book: book.New(h.db.DB), Funding: h.funding, Trading: funding.New(storetest.New(h.t).DB),
 		Payouts: payout.NewJournal(families, h.db.Store), Mode: conservation.HaltAll, Page: 2,
 		Log: slog.New(slog.DiscardHandler), Critical: telemetry.LevelCritical,
 	}

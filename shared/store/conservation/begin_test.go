@@ -113,7 +113,7 @@ func TestFunctionsRoleHasAllRights(t *testing.T) {
 	db := check.Value(pgxpool.New(t.Context(), u.String()))(t)
 	t.Cleanup(db.Close)
 	w.funding = funding.New(db)
-	w.Book, w.Funding = book.New(db), w.funding.Journal()
+	w.Book, w.Funding = book.New(db), w.funding
 	w.history()
 	w.clean()
 	w.steal(alice, gold, 1)
@@ -144,7 +144,7 @@ func (w *world) loadElsewhere() {
 	w.t.Cleanup(db.Close)
 	w.main = storetest.Bundle{Store: s, URL: url, DB: db}
 	w.funding = funding.New(db)
-	w.Book, w.Funding = book.New(db), w.funding.Journal()
+	w.Book, w.Funding = book.New(db), w.funding
 }
 
 // A dump in a cluster with lower transaction numbers than the journals' is accepted only once its

@@ -59,7 +59,7 @@ func newWorldOf(t testing.TB, main, other storetest.Bundle) *world {
 	w := &world{t: t, main: main, other: other, log: new(buffer), counted: map[string]int{}}
 	w.funding, w.spot = funding.New(w.main.DB), funding.New(w.other.DB)
 	w.Monitor = conservation.Monitor{
-		Book: book.New(w.main.DB), Funding: w.funding.Journal(), Trading: w.spot.Journal(), Mode: conservation.HaltAll,
+		Book: book.New(w.main.DB), Funding: w.funding, Trading: w.spot, Mode: conservation.HaltAll,
 		Log: telemetry.NewLogger(w.log, slog.LevelInfo, ""), Critical: telemetry.LevelCritical,
 		Count: func(_ context.Context, result string) {
 			w.counting.Lock()
