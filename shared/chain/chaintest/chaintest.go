@@ -31,6 +31,7 @@ type Fixture struct {
 	Family   *Family           // of a chain that is not of the EVM; nil: the EVM's
 	Mine     func(n int) error // adds n blocks with the pending transactions; no other call adds one
 	DropPool func() error      // removes the pending transactions
+	SyncPool func() error      // waits until the pending transactions count; nil: they do at once
 
 	// Reorg replaces the last len(blocks) blocks by as many others in one step. Each has exactly these raw
 	// transactions.
@@ -214,6 +215,9 @@ func (b *bundle) send(t *testing.T, txs ...txmanager.Signed) []txmanager.SendRes
 	results := b.connector.Send(t.Context(), raws(txs))
 	if got, want := len(results), len(txs); got != want {
 		t.Fatalf("results: got %d, want %d", got, want)
+	}
+	if b.SyncPool != nil {
+		check.OK(t)(b.SyncPool())
 	}
 	return results
 }

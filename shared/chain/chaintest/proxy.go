@@ -3,6 +3,7 @@ package chaintest
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -223,6 +224,17 @@ func blockOf(numberOrTag string) func(Call) bool {
 // blockAt selects the calls for the block of a height by its number.
 func blockAt(height uint64) func(Call) bool { return blockOf(hexutil.EncodeUint64(height)) }
 
+// nth selects the n-th of the selected calls.
+func nth(n int, selected func(Call) bool) func(Call) bool {
+	return func(call Call) bool {
+		if !selected(call) {
+			return false
+		}
+		n--
+		return n == 0
+	}
+}
+
 // wholeBlock selects the calls for a block with its transactions.
 func wholeBlock(call Call) bool { return call.Method == getBlock && call.Params[1] == true }
 
@@ -244,4 +256,30 @@ var wrongBlocks = map[string]func(of func(Call) bool) Fault{
 	"another height": func(of func(Call) bool) Fault {
 		return changing(of, func(block map[string]any) { block["number"] = lower(block["number"]) })
 	},
+}
+
+// record makes the queries. It returns the Fault of a lagging node, which repeats the last answer of that time to each
+// call for which lags is true; nil means all calls.
+func (b *bundle) record(queries func()) (replay func(lags func(Call) bool) Fault) {
+	var mu sync.Mutex
+	answers := map[string]json.RawMessage{}
+	question := func(c Call) string { return fmt.Sprint(c.Method, c.Params) }
+	b.proxy.Set(Fault{Answer: func(call Call, own json.RawMessage) map[string]any {
+		mu.Lock()
+		defer mu.Unlock()
+		answers[question(call)] = own
+		return nil
+	}})
+	queries()
+	b.proxy.Set(Fault{})
+	return func(lags func(Call) bool) Fault {
+		return Fault{Answer: func(call Call, _ json.RawMessage) (response map[string]any) {
+			mu.Lock()
+			defer mu.Unlock()
+			if own, ok := answers[question(call)]; ok && (lags == nil || lags(call)) {
+				_ = json.Unmarshal(own, &response) // a node's answer that was decoded before
+			}
+			return response
+		}}
+	}
 }

@@ -304,12 +304,7 @@ func (b overJSONRPC) ChainChanged(t *testing.T) {
 		"the parent":         {func(b map[string]any) { b["hash"], b["number"] = b["parentHash"], lower(b["number"]) }, false},
 		"the parent, higher": {func(b map[string]any) { b["hash"] = b["parentHash"] }, true},
 	} {
-		heads := 0
-		b.proxy.Set(changing(blockOf("latest"), func(block map[string]any) {
-			if heads++; heads == 1 {
-				c.distort(block)
-			}
-		}))
+		b.proxy.Set(changing(nth(1, blockOf("latest")), c.distort))
 		_, err := b.connector.Query(t.Context(), txmanager.ChainQuery{Submitter: b.submitter, Account: true})
 		if (err != nil) != c.fails {
 			t.Errorf("query that began on %s: got %v, want an error: %t", name, err, c.fails)

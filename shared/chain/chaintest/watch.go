@@ -45,12 +45,8 @@ func (b overJSONRPC) FaultyWatchedBlocks(t *testing.T) {
 			}
 		}
 	}
-	asked := 0
-	b.proxy.Set(changing(blockAt(head-4), func(block map[string]any) {
-		if asked++; asked == 2 { // the header is requested first
-			block["hash"] = absentHash
-		}
-	}))
+	second := nth(2, blockAt(head-4)) // the header is requested first
+	b.proxy.Set(changing(second, func(block map[string]any) { block["hash"] = absentHash }))
 	v := b.query(t, txmanager.ChainQuery{FromBlock: head - 5, ToBlock: head - 3, HashesAt: []uint64{head - 4, head - 2}})
 	if _, ok := v.HashesAt[head-4]; ok || len(v.HashesAt) != 1 || len(v.Headers) != 3 {
 		t.Errorf("another than the header: got %v and headers %v, want only %d", v.HashesAt, v.Headers, head-2)
@@ -67,12 +63,8 @@ func (b overJSONRPC) WatchAboveTheHead(t *testing.T) {
 	}))
 	got := b.query(t, txmanager.ChainQuery{HashesAt: []uint64{2, 3, 4}}).HashesAt
 	check.Same(t, "at head 3", got, map[uint64]txmanager.Hash{2: third.Parent, 3: third.Hash})
-	heads := 0
-	b.proxy.Set(changing(blockOf("latest"), func(block map[string]any) {
-		if heads++; heads == 1 {
-			block["number"], block["hash"] = lower(block["number"]), block["parentHash"]
-			block["parentHash"] = absentHash
-		}
+	b.proxy.Set(changing(nth(1, blockOf("latest")), func(block map[string]any) {
+		block["number"], block["hash"], block["parentHash"] = lower(block["number"]), block["parentHash"], absentHash
 	}))
 	n := v.Head.Number
 	got = b.query(t, txmanager.ChainQuery{HashesAt: []uint64{n, n - 1}}).HashesAt
@@ -137,13 +129,7 @@ func (b overJSONRPC) LaggingNodeAtASharedAddress(t *testing.T) {
 	replay := b.record(func() { b.query(t, q) })
 	b.include(t, 3, b.tx(t, 0, nil))
 
-	heads := 0
-	b.proxy.Set(replay(func(c Call) bool {
-		if c.asksFor("latest") {
-			heads++
-		}
-		return c.asksFor("latest") && heads == 2
-	}))
+	b.proxy.Set(replay(nth(2, blockOf("latest"))))
 	b.wantNoObservation(t, "a head that went back", q)
 
 	b.proxy.Set(replay(func(c Call) bool { return !c.asksFor("latest") }))

@@ -76,6 +76,9 @@ func (c *Chain) Reorg(depth uint64, blocks ...[][]byte) error {
 	return c.setHead(last)
 }
 
+// SyncPool waits until the pool has processed what was sent: only then do pending counts include it.
+func (c *Chain) SyncPool() error { return c.eth.TxPool().Sync() }
+
 // DropPool removes every transaction that is not in a block.
 func (c *Chain) DropPool() {
 	c.mining.Lock()

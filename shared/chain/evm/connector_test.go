@@ -67,7 +67,7 @@ func TestContractOnDevchain(t *testing.T) {
 			URL: chain.URL(), ChainID: chain.ChainID(), Key: devchain.DevAccounts(1)[0].Key,
 			Mine: chain.Mine, ReorgReturns: true, BumpPercent: 10, EndlessEstimate: txmanager.Refused, Connect: connectTo,
 			Reorg:    func(blocks ...[][]byte) error { return chain.Reorg(uint64(len(blocks)), blocks...) },
-			DropPool: func() error { chain.DropPool(); return nil },
+			DropPool: func() error { chain.DropPool(); return nil }, SyncPool: chain.SyncPool,
 		}
 	})
 }
@@ -170,9 +170,10 @@ func TestLargeQueryIsSplit(t *testing.T) {
 	chain := startChain(t)
 	check.OK(t)(chain.Mine(60))
 	var trips atomic.Int64
-	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), MaxBatch: 20, OnRoundTrip: func(context.Context) {
+	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), MaxBatch: 20, OnRoundTrip: func(context.Context) func(error) {
 		trips.Add(1)
 		check.Err(t, "mine", nil)(chain.Mine(3))
+		return func(error) {}
 	}})
 	hashes := make([]txmanager.Hash, 25)
 	for i := range hashes {
@@ -196,10 +197,11 @@ func TestSplitQueryAcrossReorgFails(t *testing.T) {
 	chain := startChain(t)
 	check.OK(t)(chain.Mine(10))
 	var trips atomic.Int64
-	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), MaxBatch: 20, OnRoundTrip: func(context.Context) {
+	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), MaxBatch: 20, OnRoundTrip: func(context.Context) func(error) {
 		if trips.Add(1) == 3 {
 			check.Err(t, "reorg", nil)(chain.Reorg(3, nil, nil, nil, nil, nil))
 		}
+		return func(error) {}
 	}})
 	if _, err := c.Query(t.Context(), txmanager.ChainQuery{Receipts: make([]txmanager.Hash, 60)}); err == nil {
 		t.Error("got nil, want an error")
@@ -319,7 +321,7 @@ func TestWaitForARequestSlotEnds(t *testing.T) {
 	t.Parallel()
 	chain, proxy := startBehindProxy(t)
 	proxy.Set(chaintest.Fault{Hang: true})
-	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), MaxInFlight: 1, Timeout: 300 * time.Millisecond})
+	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), RequestSlots: chainport.NewRequestSlots(1), Timeout: 300 * time.Millisecond})
 	var looks sync.WaitGroup
 	for range 2 {
 		looks.Go(func() {

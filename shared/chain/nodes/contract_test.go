@@ -44,7 +44,7 @@ func TestContractOverSeveralNodes(t *testing.T) {
 					URL: chain.URL(), ChainID: chain.ChainID(), Key: devchain.DevAccounts(1)[0].Key,
 					Mine: chain.Mine, ReorgReturns: true, BumpPercent: 10, EndlessEstimate: txmanager.Refused,
 					Reorg:    func(blocks ...[][]byte) error { return chain.Reorg(uint64(len(blocks)), blocks...) },
-					DropPool: func() error { chain.DropPool(); return nil },
+					DropPool: func() error { chain.DropPool(); return nil }, SyncPool: chain.SyncPool,
 					Connect: func(t *testing.T, url string, chainID uint64, timeout time.Duration) txmanager.ChainConnector {
 						return connect(t, nodes.Options{URLs: list(t, url), ChainID: chainID}, timeout)
 					},
