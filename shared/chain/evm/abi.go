@@ -158,13 +158,8 @@ func (t *abiType) elements(n int) (want, heads int) {
 	return n, n * t.parts[0].head
 }
 
-// part returns the type of the element at i.
-func (t *abiType) part(i int) *abiType {
-	if t.kind == kindTuple {
-		return &t.parts[i]
-	}
-	return &t.parts[0]
-}
+// part returns the type of the element at i. An array has one type for all.
+func (t *abiType) part(i int) *abiType { return &t.parts[min(i, len(t.parts)-1)] }
 
 // text reads a string or bytes, and writes the length and the bytes, padded to whole words.
 func (e *encoder) text(t *abiType, at int, field string) error {

@@ -1,6 +1,7 @@
 package evm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/big"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
 
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -89,4 +91,28 @@ func historyTip(a *call) *big.Int {
 	}
 	slices.SortFunc(tips, (*big.Int).Cmp)
 	return tips[len(tips)/2]
+}
+
+// Balances returns the accounts' balances at the node's head, in wei and in order, with one round trip
+// for each full batch. They are for display: different ones may be of different blocks. If the node
+// does not give one, the call fails.
+func (c *Connector) Balances(ctx context.Context, of []txmanager.Submitter) ([]*big.Int, error) {
+	for _, s := range of {
+		if s.ChainID() != c.chainID {
+			return nil, fmt.Errorf("balance of %q, chain %d: %w", s, c.chainID, chain.ErrWrongChain)
+		}
+	}
+	calls := askEach(of, func(s txmanager.Submitter) *call { return ask("eth_getBalance", s.Address().String(), "latest") })
+	if err := c.roundTrips(ctx, calls); err != nil {
+		return nil, fmt.Errorf("balances by node %s: %w", c.node, err)
+	}
+	balances := make([]*big.Int, len(of))
+	for i, a := range calls {
+		var balance hexutil.Big
+		if err := a.into(&balance); err != nil {
+			return nil, fmt.Errorf("balance of %s by node %s: %w", of[i], c.node, err)
+		}
+		balances[i] = balance.ToInt()
+	}
+	return balances, nil
 }

@@ -74,8 +74,7 @@ func taggedHeader(a *call, v txmanager.ChainObservation) *txmanager.Header {
 	if a == nil || a.into(&b) != nil || !fits(b.header(), v) {
 		return nil
 	}
-	tagged := b.header()
-	return &tagged
+	return new(b.header())
 }
 
 // watchedHashes returns the hashes of the blocks at the heights. It omits those that the node did not

@@ -102,23 +102,26 @@ func readHex(raw json.RawMessage, field string, limit int) ([]byte, error) {
 	return decoded, nil
 }
 
-// readAddress checks the checksum of an address in mixed case (https://eips.ethereum.org/EIPS/eip-55).
-// Money sent to a mistyped address is lost.
 func readAddress(raw json.RawMessage, field string) (*txmanager.Address, error) {
 	text, err := readString(raw, field)
 	if err != nil {
 		return nil, err
 	}
+	address, err := parseAddress(text, field)
+	return &address, err
+}
+
+// parseAddress checks the checksum of an address in mixed case (https://eips.ethereum.org/EIPS/eip-55).
+// Money sent to a mistyped address is lost.
+func parseAddress(text, field string) (txmanager.Address, error) {
 	address, err := eip155.ParseAddress(text)
 	if err != nil {
-		return nil, invalid(field, "want an address, 0x and 40 hex digits")
+		return "", invalid(field, "want an address, 0x and 40 hex digits")
 	}
 	digits := text[2:]
-	if digits == strings.ToLower(digits) || digits == strings.ToUpper(digits) {
-		return &address, nil
+	want := common.HexToAddress(text).Hex()
+	if digits != strings.ToLower(digits) && digits != strings.ToUpper(digits) && want != text {
+		return "", invalid(field, "the letter case does not fit EIP-55's checksum: want %s if the digits are right", want)
 	}
-	if want := common.HexToAddress(text).Hex(); want != text {
-		return nil, invalid(field, "the letter case does not fit EIP-55's checksum: want %s if the digits are right", want)
-	}
-	return &address, nil
+	return address, nil
 }

@@ -350,11 +350,11 @@ func addPaid(q chain.PaymentsQuery, tx transaction, receipt *call, found map[pay
 // chain. It reads only headers, which every node keeps.
 func (c *Connector) PaymentsStart(ctx context.Context, q chain.PaymentsQuery, before time.Time) (s chain.PaymentsStart, err error) {
 	q.After, q.AfterHash, q.UpTo = 0, txmanager.Hash{}, 0
+	var low uint64
 	p, err := c.beginPayments(ctx, q)
-	if err != nil {
-		return s, fmt.Errorf("find the first block to read, by node %s: %w", c.node, short{err})
+	if err == nil {
+		low, err = c.lastBefore(ctx, p.Final, before)
 	}
-	low, err := c.lastBefore(ctx, p.Final, before)
 	if err != nil {
 		return s, fmt.Errorf("find the first block to read, by node %s: %w", c.node, short{err})
 	}

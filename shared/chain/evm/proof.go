@@ -43,15 +43,7 @@ func (Family) PaymentPayload(token *txmanager.Address, to txmanager.Address, amo
 // ParseAddress reads 0x and 40 hex digits. An address in mixed case must have the checksum of EIP-55.
 // The error is a [*chain.FieldError].
 func (Family) ParseAddress(text string) (txmanager.Address, error) {
-	raw, err := json.Marshal(text)
-	if err != nil {
-		return eip155.Address([20]byte{}), invalid("address", "want a text")
-	}
-	a, err := readAddress(raw, "address")
-	if err != nil {
-		return eip155.Address([20]byte{}), err
-	}
-	return *a, nil
+	return parseAddress(text, "address")
 }
 
 // ReadCost returns the fees of a node's receipt, in wei: its gas, and on a rollup the fee of the chain below.
