@@ -119,7 +119,7 @@ func (l *Ledger) applyEvidence(ctx context.Context, t transfer.Transfer, found s
 
 // act makes the statement that the payout was not paid take effect.
 func (l *Ledger) act(ctx context.Context, t transfer.Transfer, found store.Payout, said store.PayoutStatement) error {
-	chain, err := l.chainOf(t)
+	chain, err := l.ChainOf(payer(t))
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (l *Ledger) proveNamed(ctx context.Context, t transfer.Transfer, found stor
 	hash := found.TakenBy
 	var err error
 	if hash == "" { // none was read before the release
-		chain, unread := l.chainOf(t)
+		chain, unread := l.ChainOf(payer(t))
 		if unread != nil {
 			return unread
 		}
@@ -154,13 +154,6 @@ func (l *Ledger) proveNamed(ctx context.Context, t transfer.Transfer, found stor
 		return fmt.Errorf("%w: a release, or an operator, named it for nonce %d: %w", ErrForeignRequest, *found.TakenAt, err)
 	}
 	return nil
-}
-
-func (l *Ledger) chainOf(t transfer.Transfer) (Chain, error) {
-	if l.ChainOf == nil {
-		return nil, errors.New("no chain is configured to read a proof from")
-	}
-	return l.ChainOf(payer(t))
 }
 
 // prove records that the transaction paid the payout, once the chain proves it at finality and
@@ -220,7 +213,7 @@ func (l *Ledger) proofOf(ctx context.Context, t transfer.Transfer, found store.P
 // paymentReceipt returns the final receipt of the payer's transaction, which must make the payout's
 // call.
 func (l *Ledger) paymentReceipt(ctx context.Context, t transfer.Transfer, hash string) (r txmanager.Receipt, err error) {
-	chain, err := l.chainOf(t)
+	chain, err := l.ChainOf(payer(t))
 	if err != nil {
 		return r, err
 	}
@@ -244,8 +237,8 @@ func (l *Ledger) paymentReceipt(ctx context.Context, t transfer.Transfer, hash s
 
 // finalReceipt returns the receipt of a transaction in a final block, agreed by a quorum of nodes.
 func (l *Ledger) finalReceipt(ctx context.Context, chain Chain, s txmanager.Submitter, h txmanager.Hash) (r txmanager.Receipt, err error) {
-	f, err := l.finalityOf(s)
-	if err != nil {
+	var f finality
+	if f.mode, f.confirmations, err = l.FinalityOf(s); err != nil {
 		return r, err
 	}
 	q := txmanager.ChainQuery{Submitter: s, Receipts: []txmanager.Hash{h}}
@@ -289,14 +282,6 @@ const maxVoters = 16
 type finality struct {
 	mode          txmanager.Finality
 	confirmations uint64
-}
-
-func (l *Ledger) finalityOf(s txmanager.Submitter) (f finality, err error) {
-	if l.FinalityOf == nil {
-		return finality{l.Finality, l.Confirmations}, nil
-	}
-	f.mode, f.confirmations, err = l.FinalityOf(s)
-	return f, err
 }
 
 // finalIn returns the receipt in an observation, and whether its block is final there.

@@ -137,13 +137,19 @@ func (h *env) openWorker() {
 	}
 }
 
+// finalBy is the rule of every payer's chain.
+func finalBy(mode txmanager.Finality, confirmations uint64) func(txmanager.Submitter) (txmanager.Finality, uint64, error) {
+	return func(txmanager.Submitter) (txmanager.Finality, uint64, error) { return mode, confirmations, nil }
+}
+
 func (h *env) newLedger(bound int) *payout.Ledger {
 	h.t.Helper()
 	return payout.New(payout.Options{
 		Families:  families,
 		Transfers: h.Store, Manager: h.manager, Tasks: h.tasks, QueueBound: bound,
-		ChainOf:  func(txmanager.Submitter) (payout.Chain, error) { return h.connector, nil },
-		Finality: txmanager.ByConfirmations, Confirmations: confirmations, Log: telemetry.NewLogger(h.log, slog.LevelDebug, ""),
+		ChainOf:    func(txmanager.Submitter) (payout.Chain, error) { return h.connector, nil },
+		FinalityOf: finalBy(txmanager.ByConfirmations, confirmations),
+		Finality:   txmanager.ByConfirmations, Confirmations: confirmations, Log: telemetry.NewLogger(h.log, slog.LevelDebug, ""),
 	})
 }
 

@@ -79,17 +79,14 @@ type Options struct {
 	Tasks      txmanager.TaskEnqueuer // if it fails, the sweep finds the payout
 	QueueBound int                    // queue.maxPerSubmitter
 
-	// ChainOf returns a payer's chain to read proofs from; nil: no payout is proved by a
-	// transaction that is not recorded.
-	ChainOf func(txmanager.Submitter) (Chain, error)
+	// ChainOf returns a payer's chain to read proofs from, and FinalityOf the manager's rule there: when a
+	// payment, or its failure, counts.
+	ChainOf    func(txmanager.Submitter) (Chain, error)
+	FinalityOf func(txmanager.Submitter) (txmanager.Finality, uint64, error)
 
-	// Finality and Confirmations are the manager's. They define when a payment, or its failure,
-	// counts.
+	// Finality and Confirmations are the weakest rule of all chains. They decide whether payouts are on.
 	Finality      txmanager.Finality
 	Confirmations uint64
-
-	// FinalityOf returns the same for a payer's own chain; nil: all payers have the above.
-	FinalityOf func(txmanager.Submitter) (txmanager.Finality, uint64, error)
 
 	Log *slog.Logger
 	At  func(point string) // called at each crash point ([Points]); nil outside tests

@@ -222,7 +222,7 @@ func TestPaymentNeedsAQuorumOfNodes(t *testing.T) {
 func TestPaymentIsProvedByTheFinalizedTag(t *testing.T) {
 	t.Parallel()
 	h := newFunded(t)
-	h.ledger.Finality, h.ledger.Confirmations = txmanager.ByFinalized, 0
+	h.ledger.FinalityOf = finalBy(txmanager.ByFinalized, 0)
 	x := h.due(coin)
 	h.restored(0, nil)
 	h.awaitFilled()
