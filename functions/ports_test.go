@@ -65,7 +65,7 @@ func (h ported) post(requestID string) {
 // create stores an intent of the caller.
 func (h ported) create(caller string) {
 	h.t.Helper()
-	payload, fingerprint, err := evm.ParsePayload([]byte(`{"to": "` + paidTo + `", "value": "1"}`))
+	payload, fingerprint, err := evm.Family{}.ParsePayload([]byte(`{"to": "` + paidTo + `", "value": "1"}`))
 	check.OK(h.t)(err)
 	in := store.Intent{TxID: uuid.NewString(), Submitter: h.submitter, RequestID: "r", Caller: caller, Payload: payload, Fingerprint: fingerprint}
 	check.OK(h.t)(h.App.Create(h.t.Context(), in))

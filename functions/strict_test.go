@@ -296,7 +296,7 @@ func TestUnprintableRequestIDs(t *testing.T) {
 		post(id).wants(t, 202, "%s", id)
 	}
 	const old = "from\u202ebefore"
-	payload, fingerprint, err := evm.ParsePayload(check.Value(json.Marshal(intentOf(old).Payload))(t))
+	payload, fingerprint, err := evm.Family{}.ParsePayload(check.Value(json.Marshal(intentOf(old).Payload))(t))
 	check.OK(t)(err)
 	in := store.Intent{TxID: uuid.NewString(), Submitter: shopAccount, RequestID: old, Caller: "email:shop@fencepost.example",
 		Names: []string{"email:shop@fencepost.example"}, Payload: payload, Fingerprint: fingerprint}

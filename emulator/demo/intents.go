@@ -103,7 +103,7 @@ func readIntent(line []byte, known []txmanager.Submitter) (in Intent, err error)
 	if !slices.Contains(known, in.account) {
 		return in, fmt.Errorf("submitter %s is not one of the %d dev accounts", in.Submitter, len(known))
 	}
-	canonical, _, err := evm.ParsePayload(in.Payload)
+	canonical, _, err := evm.Family{}.ParsePayload(in.Payload)
 	steps.OK(err)
 	in.call, err = new(evm.Connector).ParsePayload(canonical)
 	return in, err

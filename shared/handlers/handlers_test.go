@@ -35,7 +35,7 @@ func key(t *testing.T, b byte) webhook.Key {
 }
 
 func read(_ txmanager.Submitter, payload json.RawMessage) (txmanager.Call, error) {
-	canonical, _, err := evm.ParsePayload(payload)
+	canonical, _, err := evm.Family{}.ParsePayload(payload)
 	if err != nil {
 		return txmanager.Call{}, err
 	}

@@ -201,7 +201,10 @@ func readWord(t *abiType, raw json.RawMessage, field string) (word [wordSize]byt
 			return word, invalid(field, "want true or false")
 		}
 	case kindFixedBytes:
-		b, err := readFixedBytes(t, raw, field)
+		b, err := readHex(raw, field, t.size)
+		if err == nil && len(b) != t.size {
+			err = invalid(field, "%d bytes: want %d, as 0x and %d hex digits", len(b), t.size, 2*t.size)
+		}
 		copy(word[:], b)
 		return word, err
 	default:
@@ -212,17 +215,6 @@ func readWord(t *abiType, raw json.RawMessage, field string) (word [wordSize]byt
 		n.FillBytes(word[:])
 	}
 	return word, nil
-}
-
-func readFixedBytes(t *abiType, raw json.RawMessage, field string) ([]byte, error) {
-	b, err := readHex(raw, field, t.size)
-	if err != nil {
-		return nil, err
-	}
-	if len(b) != t.size {
-		return nil, invalid(field, "%d bytes: want %d, as 0x and %d hex digits", len(b), t.size, 2*t.size)
-	}
-	return b, nil
 }
 
 // readInRange reads an integer within the type's range. It returns a negative one in two's complement.

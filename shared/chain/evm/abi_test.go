@@ -336,7 +336,7 @@ func TestSignaturesAreFreed(t *testing.T) {
 		return m.HeapAlloc
 	}
 	parse := func(number int) {
-		check.OK(t)(ParsePayload(hostile(number)))
+		check.OK(t)(Family{}.ParsePayload(hostile(number)))
 	}
 	parse(0)
 	before := live()
@@ -352,7 +352,7 @@ func TestSignaturesAreFreed(t *testing.T) {
 func BenchmarkSignatures(b *testing.B) {
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
-		if _, _, err := ParsePayload(hostile(n)); err != nil {
+		if _, _, err := (Family{}).ParsePayload(hostile(n)); err != nil {
 			b.Fatal(err)
 		}
 	}

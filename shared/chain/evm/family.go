@@ -1,7 +1,6 @@
 package evm
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -44,9 +43,6 @@ func (Family) Unpayable(a txmanager.Address) string {
 	}
 	return ""
 }
-
-// ParsePayload calls [ParsePayload].
-func (Family) ParsePayload(raw json.RawMessage) ([]byte, [32]byte, error) { return ParsePayload(raw) }
 
 // selectorHex matches a selector as an operator can write it.
 var selectorHex = regexp.MustCompile(`^0x[0-9a-fA-F]{8}$`)

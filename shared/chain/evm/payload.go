@@ -52,7 +52,7 @@ type payload struct {
 // canonical is the form to store. fingerprint, its SHA-256, is equal for payloads with exactly the
 // same meaning. A function call equals its data, a value of 0 differs from no value. The error is a
 // [*chain.FieldError].
-func ParsePayload(raw json.RawMessage) (canonical []byte, fingerprint [32]byte, err error) {
+func (Family) ParsePayload(raw json.RawMessage) (canonical []byte, fingerprint [32]byte, err error) {
 	fields, err := readObject(raw, "to", "value", "data", "function", "args", "gas", "maxGas", "maxFeePerGas", "maxPriorityFeePerGas")
 	if err != nil {
 		return nil, fingerprint, err
@@ -78,7 +78,7 @@ func (c *Connector) ParsePayload(stored []byte) (txmanager.Call, error) {
 	return Family{}.StoredCall(stored)
 }
 
-// StoredCall reads the canonical form of [ParsePayload], in any order and spacing of a JSON column, and
+// StoredCall reads the canonical form of [Family.ParsePayload], in any order and spacing of a JSON column, and
 // nothing else.
 func (Family) StoredCall(stored []byte) (txmanager.Call, error) {
 	fields, err := readObject(stored, "to", "value", "data", "gas", "maxGas", "maxFeePerGas", "maxPriorityFeePerGas")

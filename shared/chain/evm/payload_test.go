@@ -50,7 +50,7 @@ const maxUint256 = "115792089237316195423570985008687907853269984665640564039457
 func TestParsePayload(t *testing.T) {
 	t.Parallel()
 	for _, c := range goodPayloads {
-		canonical, fingerprint, err := ParsePayload(json.RawMessage(c.raw))
+		canonical, fingerprint, err := Family{}.ParsePayload(json.RawMessage(c.raw))
 		check.OK(t)(err)
 		check.Same(t, c.name+": canonical form", string(canonical), c.canonical)
 		check.Equal(t, c.name+": fingerprint", fingerprint, sha256.Sum256([]byte(c.canonical)))
@@ -62,7 +62,7 @@ func TestParsePayload(t *testing.T) {
 // has changed its order and spacing.
 func checkStored(t *testing.T, canonical []byte) {
 	t.Helper()
-	again, _, err := ParsePayload(canonical)
+	again, _, err := Family{}.ParsePayload(canonical)
 	if err != nil || string(again) != string(canonical) {
 		t.Errorf("%s: read again got %s, %v, want itself", canonical, again, err)
 	}
@@ -100,7 +100,7 @@ func TestStoredCallIsReadBack(t *testing.T) {
 func TestFingerprintFollowsTheMeaning(t *testing.T) {
 	t.Parallel()
 	fingerprint := func(raw string) [32]byte {
-		_, f, err := ParsePayload(json.RawMessage(raw))
+		_, f, err := Family{}.ParsePayload(json.RawMessage(raw))
 		check.OK(t)(err)
 		return f
 	}
@@ -187,7 +187,7 @@ func TestParsePayloadRefuses(t *testing.T) {
 	t.Parallel()
 	for _, c := range badPayloads {
 		shown := c.raw[:min(len(c.raw), 120)]
-		_, _, err := ParsePayload(json.RawMessage(c.raw))
+		_, _, err := Family{}.ParsePayload(json.RawMessage(c.raw))
 		problem, ok := errors.AsType[*chain.FieldError](err)
 		if !ok {
 			t.Errorf("%s: got %v, want a chain.FieldError", shown, err)
@@ -231,7 +231,7 @@ func FuzzParsePayload(f *testing.F) {
 		f.Add([]byte(c.raw[:min(len(c.raw), 4096)]))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		canonical, _, err := ParsePayload(raw)
+		canonical, _, err := Family{}.ParsePayload(raw)
 		if err == nil {
 			checkStored(t, canonical)
 			return
@@ -255,7 +255,7 @@ func TestGasBelowIntrinsicIsRefused(t *testing.T) {
 		`"data": "0x60016001"`:    53_000 + 4*16 + 2,
 	} {
 		for gas, ok := range map[int]bool{least: true, least - 1: false} {
-			_, _, err := ParsePayload(json.RawMessage(fmt.Sprintf(`{%s, "gas": "%d"}`, payload, gas)))
+			_, _, err := Family{}.ParsePayload(json.RawMessage(fmt.Sprintf(`{%s, "gas": "%d"}`, payload, gas)))
 			var field *chain.FieldError
 			if ok && err != nil || !ok && (!errors.As(err, &field) || field.Field != "payload.gas") {
 				t.Errorf("{%s} with gas %d: got %v, want accepted %v", payload, gas, err, ok)

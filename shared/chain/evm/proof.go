@@ -23,7 +23,7 @@ const transferCall = "transfer(address,uint256)"
 
 var transferEvent = crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))
 
-// PaymentPayload returns the payload, in the form of [ParsePayload], that pays amount to an address: in
+// PaymentPayload returns the payload, in the form of [Family.ParsePayload], that pays amount to an address: in
 // the chain's own coin if token is nil, else by that contract's transfer. The payment is refused if it
 // needs more than maxGas.
 func (Family) PaymentPayload(token *txmanager.Address, to txmanager.Address, amount *big.Int, maxGas uint64) ([]byte, error) {
@@ -36,7 +36,7 @@ func (Family) PaymentPayload(token *txmanager.Address, to txmanager.Address, amo
 	if err != nil {
 		return nil, fmt.Errorf("write payload: %w", err)
 	}
-	canonical, _, err := ParsePayload(raw)
+	canonical, _, err := Family{}.ParsePayload(raw)
 	return canonical, err
 }
 

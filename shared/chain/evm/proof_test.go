@@ -97,7 +97,7 @@ func TestPaymentPayloadIsCanonical(t *testing.T) {
 		{&token, big.NewInt(7), `{"to": "` + token.String() + `", "function": "transfer(address,uint256)", "args": ["` + to.String() + `", 7], "maxGas": 300000}`},
 		{&token, limit, `{"to": "` + token.String() + `", "function": "transfer(address,uint256)", "args": ["` + to.String() + `", "` + limit.String() + `"], "maxGas": 300000}`},
 	} {
-		want, _, err := evm.ParsePayload([]byte(c.same))
+		want, _, err := evm.Family{}.ParsePayload([]byte(c.same))
 		check.OK(t)(err)
 		check.Equal(t, c.amount.String(), string(check.Value(family.PaymentPayload(c.token, to, c.amount, 300_000))(t)), string(want))
 	}
