@@ -115,7 +115,7 @@ func (s *Stack) OutsideCall(ctx context.Context, side transfer.AccountType, op t
 // SetStatus makes the user's account on that side ACTIVE, FROZEN or DISABLED.
 func (s *Stack) SetStatus(ctx context.Context, side transfer.AccountType, userID int64, assetID int32, status string) error {
 	if side == transfer.Funding {
-		tag, err := s.tables.Pool().Exec(ctx, `update balances_tb set status = $3, updated_at = clock_timestamp() where user_id = $1 and asset_id = $2`, userID, assetID, status)
+		tag, err := s.tables.Pool().Exec(ctx, `update balances_tb set status = $3 where user_id = $1 and asset_id = $2`, userID, assetID, status)
 		if err == nil && tag.RowsAffected() == 0 {
 			err = fmt.Errorf("set a status in Funding: user %d has no account in asset %d", userID, assetID)
 		}

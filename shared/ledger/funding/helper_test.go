@@ -71,7 +71,8 @@ func (l ledger) fund(user int64, asset int32, units uint64) {
 
 // account reads an account in the table.
 func (l ledger) account(user int64, asset int32) (available, status string, err error) {
-	err = l.db.DB.QueryRow(l.t.Context(), `select available::text, status from balances_tb where user_id = $1 and asset_id = $2`, user, asset).Scan(&available, &status)
+	err = l.db.DB.QueryRow(l.t.Context(), `select available::text, status from balances_tb where user_id = $1 and asset_id = $2`,
+		user, asset).Scan(&available, &status)
 	return available, status, err
 }
 

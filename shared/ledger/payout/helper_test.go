@@ -186,7 +186,8 @@ func ten(a transfer.Asset) uint64 {
 func (h *env) has(a transfer.Asset, want string) {
 	h.t.Helper()
 	var available string
-	check.OK(h.t)(h.db.DB.QueryRow(h.t.Context(), `select trim_scale(available)::text from balances_tb where user_id = $1 and asset_id = $2`, user, a.ID).Scan(&available))
+	check.OK(h.t)(h.db.DB.QueryRow(h.t.Context(), `select trim_scale(available)::text from balances_tb where user_id = $1 and asset_id = $2`,
+		user, a.ID).Scan(&available))
 	check.Equal(h.t, "Funding", available, want)
 }
 
