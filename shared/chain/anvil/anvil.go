@@ -57,7 +57,7 @@ func program() (string, error) {
 	}
 	path, err := exec.LookPath("../anvil/node_modules/@foundry-rs/anvil-" + runtime.GOOS + "-" + runtime.GOARCH + "/bin/anvil")
 	if err != nil {
-		return "", fmt.Errorf("%w: %w. Run: source scripts/lib/node.sh && ensure_npm_packages shared/chain/anvil", ErrNotThere, err)
+		return "", fmt.Errorf("%w: %w. Run: source scripts/lib/node.sh && ensure_anvil", ErrNotThere, err)
 	}
 	return path, nil
 }

@@ -77,7 +77,11 @@ func (c *Chain) Reorg(depth uint64, blocks ...[][]byte) error {
 }
 
 // SyncPool waits until the pool has processed what was sent: only then do pending counts include it.
-func (c *Chain) SyncPool() error { return c.eth.TxPool().Sync() }
+func (c *Chain) SyncPool() error {
+	c.mining.Lock() // of two calls of Sync at once, one never returns
+	defer c.mining.Unlock()
+	return c.eth.TxPool().Sync()
+}
 
 // DropPool removes every transaction that is not in a block.
 func (c *Chain) DropPool() {

@@ -135,7 +135,7 @@ func TestLedgerMatchesItsModel(t *testing.T) {
 				rt.Fatalf("%+v: got %+v, want %+v", r, got, want)
 			}
 		}
-		m.compare(rt, l)
+		m.compare(rt, l, run)
 	})
 }
 
@@ -162,7 +162,10 @@ func (m *model) set(rt *rapid.T, l ledger, user int64) {
 	}
 }
 
-func (m *model) compare(rt *rapid.T, l ledger) {
+func (m *model) compare(rt *rapid.T, l ledger, run int) {
+	var accounts int
+	check.OK(rt)(l.db.DB.QueryRow(l.t.Context(), `select count(*) from balances_tb where user_id / 10 = $1`, run).Scan(&accounts))
+	check.Equal(rt, "accounts", accounts, len(m.balances))
 	for at, b := range m.balances {
 		available, status, err := l.account(at.user, at.asset)
 		check.OK(rt)(err)

@@ -57,7 +57,7 @@ func TestCallsTogetherEqualCallsOneAfterAnother(t *testing.T) {
 				}
 			}
 		}
-		m.compare(rt, l)
+		m.compare(rt, l, run)
 		l.replays(rt, int64(run))
 	})
 }
