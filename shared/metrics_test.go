@@ -207,7 +207,7 @@ func TestMetricsAskedForAreExported(t *testing.T) {
 	t.Parallel()
 	exported := labelled(t)
 	shown := map[string]bool{}
-	for _, row := range dashboard.Rows() {
+	for _, row := range dashboard.Rows {
 		for _, chart := range row.Charts {
 			for _, q := range chart.Queries {
 				for _, name := range checkQuery(t, "chart "+chart.Title, q.PromQL, exported) {

@@ -20,7 +20,7 @@ func TestDashboardsAreWritten(t *testing.T) {
 		"../../../docs/grafana.json":                    dashboard.Grafana,
 		"../../../terraform/modules/alerts/charts.json": dashboard.CloudMonitoring,
 	} {
-		want := check.Value(write(dashboard.Rows()))(t)
+		want := check.Value(write(dashboard.Rows))(t)
 		if *update {
 			check.OK(t)(os.WriteFile(path, want, 0o644))
 		}
@@ -53,7 +53,7 @@ type source struct{ Type, UID string }
 // https://grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model
 func TestGrafanaTakesTheDashboard(t *testing.T) {
 	t.Parallel()
-	text := check.Value(dashboard.Grafana(dashboard.Rows()))(t)
+	text := check.Value(dashboard.Grafana(dashboard.Rows))(t)
 	var got struct {
 		ID            *int
 		UID, Title    string
