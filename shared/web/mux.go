@@ -67,16 +67,11 @@ func (h *headOnly) Header() http.Header         { return h.header }
 func (h *headOnly) Write(b []byte) (int, error) { return len(b), nil }
 func (h *headOnly) WriteHeader(status int)      { h.status = status }
 
-// healthy is the answer of a check that passed.
-var healthy = map[string]string{"status": "ok"}
-
 // HandleHealth adds GET /healthz, which answers 200 as long as the process serves, and GET /readyz,
 // which answers 200 if ready returns nil and UNAVAILABLE otherwise. Any caller can ask, so ready is a
 // [Ready].
 func (m *Mux) HandleHealth(ready func(context.Context) error) {
-	m.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
-		Reply(w, r, http.StatusOK, healthy)
-	})
+	m.handleCheck("GET /healthz", func(context.Context) error { return nil })
 	m.handleCheck("GET /readyz", ready)
 }
 
@@ -92,7 +87,7 @@ func (m *Mux) handleCheck(pattern string, passes func(context.Context) error) {
 			Fail(w, r, UnavailableBecause(err, "a part that this service needs is unavailable"))
 			return
 		}
-		Reply(w, r, http.StatusOK, healthy)
+		Reply(w, r, http.StatusOK, map[string]string{"status": "ok"})
 	})
 }
 

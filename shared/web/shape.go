@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"fmt"
@@ -246,10 +247,7 @@ func fields(t reflect.Type) map[string]reflect.Type {
 		if !f.IsExported() || f.Tag.Get("json") == "-" || (f.Anonymous && name == "") {
 			continue
 		}
-		if name == "" {
-			name = f.Name
-		}
-		byName[name] = f.Type
+		byName[cmp.Or(name, f.Name)] = f.Type
 	}
 	fieldsOfType.Store(t, byName)
 	return byName
