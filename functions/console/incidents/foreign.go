@@ -121,8 +121,8 @@ func (f *foreignForm) read(ctx context.Context, admin *client.Client, nonce uint
 // foreignAct decides about the foreign transaction of the nonce.
 type foreignAct func(ctx context.Context, submitter string, nonce uint64, reason string) error
 
-// decideForeign draws the form of a decision about foreign transactions and carries it out. A form makes the calls of
-// [foreignFormOf].
+// decideForeign draws the form of a decision about foreign transactions and carries it out, once the nonce was typed. A form
+// makes the calls of [foreignFormOf].
 func decideForeign(ctx context.Context, call page.Call, title, body string, do foreignAct) (page.View, error) {
 	id := call.PathValue("submitter")
 	form := func(ctx context.Context, problem error) (page.View, error) {
@@ -133,13 +133,11 @@ func decideForeign(ctx context.Context, call page.Call, title, body string, do f
 		if err != nil {
 			return page.Refuse("nonce", "Give the nonce of a foreign transaction, a whole number.")
 		}
+		if err := page.Confirmed(call, strconv.FormatUint(nonce, 10)); err != nil {
+			return err
+		}
 		return do(ctx, id, nonce, reason)
 	})
-}
-
-// confirmNonce wants the nonce to be typed.
-func confirmNonce(call page.Call, nonce uint64) error {
-	return page.Confirmed(call, strconv.FormatUint(nonce, 10))
 }
 
 // matchForeign records which held intent a foreign transaction was. POST makes 1 call.
@@ -148,9 +146,6 @@ func matchForeign(ctx context.Context, call page.Call) (page.View, error) {
 		txID := strings.TrimSpace(call.PostFormValue("txId"))
 		if txID == "" {
 			return page.Refuse("txId", "Give the txId of the held intent that the transaction was.")
-		}
-		if err := confirmNonce(call, nonce); err != nil {
-			return err
 		}
 		_, err := call.Admin.MatchForeign(ctx, submitter, nonce, txID, reason)
 		return err
@@ -167,9 +162,6 @@ var errPart = errors.New("a part was carried out")
 // up to 10 for all up to a nonce.
 func writeOff(ctx context.Context, call page.Call) (page.View, error) {
 	return decideForeign(ctx, call, "Write off foreign transactions", "incidents/write-off", func(ctx context.Context, submitter string, nonce uint64, reason string) error {
-		if err := confirmNonce(call, nonce); err != nil {
-			return err
-		}
 		if call.PostFormValue("through") != "true" {
 			_, err := call.Admin.WriteOffForeign(ctx, submitter, &nonce, nil, reason)
 			return err

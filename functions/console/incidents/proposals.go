@@ -81,13 +81,6 @@ func decide(act page.Act) page.Handler {
 			p, err := call.Admin.Proposal(ctx, id)
 			return page.View{Title: act.Title, Body: "incidents/" + act.Name, Data: proposalOf(call, p), WayOn: wayOn(problem)}, err
 		}
-		return page.ServeForm(ctx, call, page.Path("proposal", id), form, func(ctx context.Context, reason string) error {
-			if act.Danger {
-				if err := page.Confirmed(call, page.Confirmation(id)); err != nil {
-					return err
-				}
-			}
-			return act.Do(ctx, call, id, reason)
-		})
+		return page.ServeForm(ctx, call, page.Path("proposal", id), form, act.On(call, id, page.Confirmation(id)))
 	}
 }

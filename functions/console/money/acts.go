@@ -12,9 +12,9 @@ import (
 
 // acts are all acts on a transfer.
 var acts = []page.Act{
-	{Name: "cancel", Button: "Cancel the transfer", Do: cancel,
+	{Name: "cancel", Button: "Cancel the transfer", Danger: true, Do: page.ActOf((*client.Client).CancelTransfer),
 		Meaning: "Ends a transfer that has not begun. The money stays where it is, and the user reads FAILED/CANCELLED. It cannot be undone; the user can ask again."},
-	{Name: "resolve", Button: "Ask the ledger for its answer", Do: resolve,
+	{Name: "resolve", Button: "Ask the ledger for its answer", Danger: true, Do: resolve,
 		Meaning: "The ledger answers what it has stored about the operation. If it has stored nothing, it refuses the operation for ever, and the transfer goes on by that refusal. No operator sets a state."},
 	{Name: "acknowledge", Button: "Silence its alerts", Do: acknowledge,
 		Meaning: "Silences the alerts MON-001 and MON-002 for this transfer until a time, while its state stays the same. It moves no money."},
@@ -101,17 +101,7 @@ func actOnTransfer(ctx context.Context, call page.Call) (page.View, error) {
 		f.Forgotten = strings.Contains(f.LastEvidence, "BEYOND_HORIZON") || client.CodeOf(problem) == "BEYOND_HORIZON"
 		return page.View{Title: f.Act.Button, Body: "money/act", Data: f, WayOn: ways.After(problem)}, nil
 	}
-	return page.ServeForm(ctx, call, page.Path("transfer", id), form, func(ctx context.Context, reason string) error {
-		return act.Do(ctx, call, id, reason)
-	})
-}
-
-func cancel(ctx context.Context, call page.Call, reqID, reason string) error {
-	if err := page.Confirmed(call, page.Confirmation(reqID)); err != nil {
-		return err
-	}
-	_, err := call.Admin.CancelTransfer(ctx, reqID, reason)
-	return err
+	return page.ServeForm(ctx, call, page.Path("transfer", id), form, act.On(call, id, page.Confirmation(id)))
 }
 
 func resolve(ctx context.Context, call page.Call, reqID, reason string) error {
@@ -121,9 +111,6 @@ func resolve(ctx context.Context, call page.Call, reqID, reason string) error {
 		if in.Line, err = strconv.ParseInt(text, 10, 64); err != nil || in.Line < 1 {
 			return page.Refuse("line", "Give the number of the journal's line, a whole number above 0, or leave it empty.")
 		}
-	}
-	if err := page.Confirmed(call, page.Confirmation(reqID)); err != nil {
-		return err
 	}
 	_, err := call.Admin.ResolveTransfer(ctx, reqID, in)
 	return err

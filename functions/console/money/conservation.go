@@ -91,8 +91,8 @@ func evidence(ctx context.Context, call page.Call) *moneyForm {
 	return f
 }
 
-// actOnNumber draws the form of an act on the finding or the halt of the path's number, and carries the act out. GET makes
-// 1 call, POST 1, a refused POST 2.
+// actOnNumber draws the form of an act on the finding or the halt of the path's number, and carries the act out once the
+// number was typed. GET makes 1 call, POST 1, a refused POST 2.
 func actOnNumber(ctx context.Context, call page.Call, title, body string, do func(ctx context.Context, id int64, reason string) error) (page.View, error) {
 	text := call.PathValue("id")
 	id, err := strconv.ParseInt(text, 10, 64)
@@ -103,20 +103,19 @@ func actOnNumber(ctx context.Context, call page.Call, title, body string, do fun
 		return page.View{Title: title, Body: body, Data: evidence(ctx, call), WayOn: ways.After(problem)}, nil
 	}
 	return page.ServeForm(ctx, call, conservationPath, form, func(ctx context.Context, reason string) error {
+		if err := page.Confirmed(call, text); err != nil {
+			return err
+		}
 		return do(ctx, id, reason)
 	})
 }
 
 // adjust makes a balance and its journal equal.
 func adjust(ctx context.Context, call page.Call) (page.View, error) {
-	number := call.PathValue("id")
-	return actOnNumber(ctx, call, "Adjust finding "+number, "money/adjust", func(ctx context.Context, id int64, reason string) error {
+	return actOnNumber(ctx, call, "Adjust finding "+call.PathValue("id"), "money/adjust", func(ctx context.Context, id int64, reason string) error {
 		move := call.PostFormValue("move")
 		if move != "journal" && move != "balance" {
 			return page.Refuse("move", "Choose which of the two changes.")
-		}
-		if err := page.Confirmed(call, number); err != nil {
-			return err
 		}
 		_, err := call.Admin.AdjustFinding(ctx, id, move, reason)
 		return err
@@ -126,9 +125,6 @@ func adjust(ctx context.Context, call page.Call) (page.View, error) {
 // resumeHalt ends a halt of new transfers.
 func resumeHalt(ctx context.Context, call page.Call) (page.View, error) {
 	return actOnNumber(ctx, call, "Resume transfers", "money/resume", func(ctx context.Context, id int64, reason string) error {
-		if err := page.Confirmed(call, call.PathValue("id")); err != nil {
-			return err
-		}
 		return call.Admin.ResumeHalt(ctx, id, call.PostFormValue("earlier") == "true", reason)
 	})
 }

@@ -28,7 +28,7 @@ var endpointActs = []page.Act{
 		Meaning: "Stops the deliveries and keeps the events, also beyond events.keep, until an operator resumes. A page of 100 events that is being delivered may still arrive."},
 	{Name: "resume", Button: "Resume the deliveries", Do: page.ActOf((*client.Client).ResumeWebhookEndpoint),
 		Meaning: "Delivers the events that waited, in the order of each submitter. The receiver must be able to take them."},
-	{Name: "redeliver", Button: "Deliver events again", Do: redeliver,
+	{Name: "redeliver", Button: "Deliver events again", Danger: true, Do: redeliver,
 		Meaning: "Delivers the events after a cursor once more. A receiver drops those that it has, by the header webhook-id. One that does not compare it acts twice: this cannot be undone."},
 }
 
@@ -56,9 +56,7 @@ func actOnEndpoint(ctx context.Context, call page.Call) (page.View, error) {
 		}
 		return page.View{Title: act.Button, Body: "operation/webhook-act", Data: f, WayOn: endpointWays.After(problem)}, nil
 	}
-	return page.ServeForm(ctx, call, endpointsPath, form, func(ctx context.Context, reason string) error {
-		return act.Do(ctx, call, name, reason)
-	})
+	return page.ServeForm(ctx, call, endpointsPath, form, act.On(call, name, name))
 }
 
 // endpointWays has the way on after an act on an endpoint was refused.
@@ -74,9 +72,6 @@ func redeliver(ctx context.Context, call page.Call, endpoint, reason string) err
 	}
 	if s := strings.TrimSpace(call.PostFormValue("submitter")); s != "" {
 		in.Submitter = &s
-	}
-	if err := page.Confirmed(call, endpoint); err != nil {
-		return err
 	}
 	_, err := call.Admin.RedeliverEvents(ctx, endpoint, in)
 	return err

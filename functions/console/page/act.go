@@ -32,8 +32,20 @@ type Act struct {
 	Button  string
 	Title   string // of its form, before the name of the thing; "": Button
 	Meaning string // what it does, and what cannot be undone
-	Danger  bool   // its form is confirmed by a text
+	Danger  bool   // it cannot be undone: its form is confirmed by a text
 	Do      func(ctx context.Context, call Call, id, reason string) error
+}
+
+// On returns the act on the thing with that id, for [ServeForm]. An act that cannot be undone wants the text confirm.
+func (a Act) On(call Call, id, confirm string) func(ctx context.Context, reason string) error {
+	return func(ctx context.Context, reason string) error {
+		if a.Danger {
+			if err := Confirmed(call, confirm); err != nil {
+				return err
+			}
+		}
+		return a.Do(ctx, call, id, reason)
+	}
 }
 
 // ActOfPath returns the act whose name is the parameter {act} of the path. otherwise is the text of a page without it.

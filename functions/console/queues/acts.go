@@ -75,14 +75,7 @@ func serveAct[T subject](act page.Act, kind, body string, read func(context.Cont
 			f := form[T]{act, of}
 			return page.View{Title: f.Title(), Body: body, Data: f}, nil
 		}
-		return page.ServeForm(ctx, call, page.Path(kind, of.id()), draw, func(ctx context.Context, reason string) error {
-			if act.Danger {
-				if err := page.Confirmed(call, of.Confirmation()); err != nil {
-					return err
-				}
-			}
-			return act.Do(ctx, call, of.id(), reason)
-		})
+		return page.ServeForm(ctx, call, page.Path(kind, of.id()), draw, act.On(call, of.id(), of.Confirmation()))
 	}
 }
 
