@@ -106,10 +106,16 @@ func (i *issuer) enter(w http.ResponseWriter, r *http.Request, to, nonce, code s
 	if err == nil {
 		err = i.begin(r.Context(), w, r, token, nonce)
 	}
-	switch {
-	case err == nil:
-		http.Redirect(w, r, to, http.StatusSeeOther)
+	if err != nil {
+		i.fail(w, r, err)
 		return
+	}
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// fail answers a sign-in that failed.
+func (i *issuer) fail(w http.ResponseWriter, r *http.Request, err error) {
+	switch {
 	case errors.Is(err, ErrSignedOut):
 		i.Page(w, http.StatusForbidden, "Not signed in", "The sign-in was refused: it was used before, has expired, or has no verified e-mail address. Open "+home+" to try again.")
 	case errors.Is(err, errTooLong):
@@ -147,8 +153,7 @@ type flow struct {
 func (c codeFlow) signIn(w http.ResponseWriter, r *http.Request) {
 	config, err := c.config(r.Context(), r)
 	if err != nil {
-		c.Log.WarnContext(r.Context(), "a sign-in to the console failed", "error", err.Error())
-		c.Page(w, http.StatusServiceUnavailable, "The sign-in is unavailable", "The issuer of tokens does not answer. Try again in a minute.")
+		c.fail(w, r, err)
 		return
 	}
 	f := flow{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(), To: after(r.URL.Query().Get("to")), Until: time.Now().Add(flowLasts)}
