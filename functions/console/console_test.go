@@ -28,7 +28,7 @@ import (
 type plain struct{}
 
 func (plain) Render(w http.ResponseWriter, c page.Call, v page.View) {
-	plain{}.RenderPlain(w, max(v.Status, 200), v.Title, fmt.Sprint(v.Data))
+	plain{}.RenderPlain(w, max(page.StatusOf(v.Problem), 200), v.Title, fmt.Sprint(v.Data))
 }
 
 func (plain) RenderError(w http.ResponseWriter, _ page.Call, err error) {

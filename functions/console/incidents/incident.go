@@ -67,9 +67,9 @@ type incident struct {
 	Submitter client.Submitter
 	Evidence  evidence // of the open incident
 	Lost      client.LostNonces
-	Nonces    []lostNonce // of Lost
-	LostError string      // why Lost was not read; "": it was
-	OpenNonce string      // the lowest nonce that is open; "": none
+	Nonces    lostNonces // of Lost
+	LostError string     // why Lost was not read; "": it was
+	OpenNonce string     // the lowest nonce that is open; "": none
 	Progress  progress
 	Past      []client.PastIncident
 	Next      string // the token of the next page of Past
@@ -123,7 +123,7 @@ func showIncident(ctx context.Context, call page.Call) (page.View, error) {
 	if err = cmp.Or(err, pastErr); err != nil {
 		return page.View{}, err
 	}
-	p.LostError, p.Progress, p.Next, p.Nonces = page.WhyUnread(lostErr), progressOf(p.Lost), past.Next, answered(call, p.Lost.Nonces)
+	p.LostError, p.Progress, p.Next, p.Nonces = page.WhyUnread(lostErr), progressOf(p.Lost), past.Next, p.Lost.Nonces
 	if n := p.Submitter.InFlightNonce; n != nil {
 		p.OpenNonce = strconv.FormatUint(*n, 10)
 	}

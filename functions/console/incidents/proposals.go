@@ -29,22 +29,12 @@ func listProposals(ctx context.Context, call page.Call) (page.View, error) {
 // proposal is the page of one proposal, and the form of an act on it.
 type proposal struct {
 	client.Proposal
-	Own     bool // the person proposed it
-	Subject proposalSubject
+	Own     bool              // the person proposed it
+	Subject map[string]string // what it is about: ids by their names in the API
 }
 
 // Open reports whether the proposal can still be approved.
 func (p proposal) Open() bool { return p.Status == "PROPOSED" || p.Status == "APPROVED" }
-
-// proposalSubject is what a proposal is about. A member is "" where there is none.
-type proposalSubject struct {
-	Submitter string `json:"submitter"`
-	TxID      string `json:"txId"`
-	ReqID     string `json:"reqId"`
-	Endpoint  string `json:"endpoint"`
-	Halt      string `json:"halt"`
-	Finding   string `json:"finding"`
-}
 
 func proposalOf(call page.Call, p client.Proposal) *proposal {
 	out := &proposal{Proposal: p, Own: isPerson(p.ProposedBy, call.Person)}
@@ -57,9 +47,6 @@ func proposalOf(call page.Call, p client.Proposal) *proposal {
 func isPerson(name, email string) bool {
 	return email != "" && strings.EqualFold(strings.TrimPrefix(name, "email:"), email)
 }
-
-// Confirmation is the text that an operator types to approve.
-func (p proposal) Confirmation() string { return page.Confirmation(p.ProposalID) }
 
 // showProposal shows what a proposal would do, its evidence and how it ended. It makes 1 call.
 func showProposal(ctx context.Context, call page.Call) (page.View, error) {

@@ -34,7 +34,7 @@ type releaseForm struct {
 	Submitter client.Submitter
 	Mode      string
 	Evidence  evidence
-	Nonces    []lostNonce
+	Nonces    lostNonces
 	More      bool // the chain has more lost nonces than are shown
 	Progress  progress
 
@@ -50,15 +50,8 @@ type releaseForm struct {
 	Posted    []postedField         // the posted answers: of a trial all, otherwise those of nonces that are not shown
 }
 
-// lostNonce is a lost nonce with the operator's answers.
-type lostNonce struct {
-	client.LostNonce
-	Candidates []candidate
-	Choice     string // "": no answer
-	Other      string // the requestId of the text field
-	Hash       string
-	Executed   string
-}
+// lostNonces are those that a page shows.
+type lostNonces []client.LostNonce
 
 // candidate is a request that the foreign transaction may have been.
 type candidate struct {
@@ -110,7 +103,7 @@ func tryRelease(ctx context.Context, call page.Call, in client.Release, wrong er
 	}
 	v := drawRelease(ctx, call, in, err)
 	if err != nil {
-		v.Problem, v.Status = err, page.StatusOf(err)
+		v.Problem = err
 		return v
 	}
 	data := v.Data.(*releaseForm)
@@ -162,7 +155,7 @@ func (f *releaseForm) hidden(call page.Call) []postedField {
 		return nil
 	}
 	return slices.DeleteFunc(postedOf(call), func(p postedField) bool {
-		return slices.ContainsFunc(f.Nonces, func(n lostNonce) bool { return n.Nonce == p.nonce })
+		return slices.ContainsFunc(f.Nonces, func(n client.LostNonce) bool { return n.Nonce == p.nonce })
 	})
 }
 
@@ -230,12 +223,11 @@ func drawRelease(ctx context.Context, call page.Call, in client.Release, problem
 	defer cancel()
 	f := &releaseForm{Mode: in.Mode}
 	id := call.PathValue("submitter")
-	var lost []client.LostNonce
 	var err, lostErr error
 	var reads sync.WaitGroup
 	reads.Go(func() { f.Submitter, err = call.Admin.Submitter(ctx, id) })
 	if in.Mode == resync {
-		reads.Go(func() { lost, lostErr = f.readLost(ctx, call, id) })
+		reads.Go(func() { f.Nonces, lostErr = f.readLost(ctx, call, id) })
 	}
 	reads.Wait()
 	if err != nil {
@@ -246,10 +238,9 @@ func drawRelease(ctx context.Context, call page.Call, in client.Release, problem
 		f.Evidence, f.Incident = evidenceOf(p.Evidence), strconv.Itoa(p.Incident)
 	}
 	f.Count = call.PostFormValue("count")
-	if f.Count == "" && f.Progress.Known || client.CodeOf(problem) == "INVALID_FIELD" && page.FieldOf(problem) == "count" {
+	if p := page.RefusalOf(problem); f.Count == "" && f.Progress.Known || p.Code == "INVALID_FIELD" && p.Field == "count" {
 		f.Count = strconv.FormatUint(f.Progress.Final, 10)
 	}
-	f.Nonces = answered(call, lost)
 	f.Posted = f.hidden(call)
 	return page.View{Title: "Release " + nameOf(f.Submitter) + " from PROTECT", Body: "incidents/release", Data: f, WayOn: wayOn(problem)}
 }
@@ -274,24 +265,13 @@ func (f *releaseForm) readLost(ctx context.Context, call page.Call, id string) (
 	return all, nil
 }
 
-// answered adds the candidates and the entered answers to the lost nonces. Nothing is chosen beforehand: the operator
-// decides about each nonce.
-func answered(call page.Call, lost []client.LostNonce) []lostNonce {
-	all := make([]lostNonce, len(lost))
-	for i, l := range lost {
-		number := strconv.FormatUint(l.Nonce, 10)
-		all[i] = lostNonce{LostNonce: l, Candidates: candidatesOf(l), Choice: call.PostFormValue("request-" + number), Other: call.PostFormValue("other-" + number),
-			Hash: call.PostFormValue("hash-" + number), Executed: call.PostFormValue("executed-" + number)}
-	}
-	return all
-}
-
-// candidatesOf are the requests that want what the foreign transaction did. A payout has its req_id as requestId.
-func candidatesOf(l client.LostNonce) (all []candidate) {
-	for _, m := range l.Intents {
+// Candidates are the requests that want what the foreign transaction of the nonce did. A payout has its req_id as
+// requestId. The form chooses none beforehand: the operator decides about each nonce.
+func (lostNonces) Candidates(n client.LostNonce) (all []candidate) {
+	for _, m := range n.Intents {
 		all = append(all, candidate{chosen + m.RequestID, m.RequestID, m.TxID, strings.TrimSpace(string(m.State) + " " + m.SubState)})
 	}
-	for _, reqID := range l.Payouts {
+	for _, reqID := range n.Payouts {
 		if !slices.ContainsFunc(all, func(c candidate) bool { return c.RequestID == reqID }) {
 			all = append(all, candidate{chosen + reqID, reqID, "", "an open payout"})
 		}
@@ -299,8 +279,8 @@ func candidatesOf(l client.LostNonce) (all []candidate) {
 	return all
 }
 
-// Outcome is the end of the foreign transaction; "": it was not read at finality yet.
-func (n lostNonce) Outcome() string {
+// Outcome is the end of the foreign transaction of the nonce; "": it was not read at finality yet.
+func (lostNonces) Outcome(n client.LostNonce) string {
 	switch {
 	case n.Succeeded == nil:
 		return ""
@@ -309,6 +289,3 @@ func (n lostNonce) Outcome() string {
 	}
 	return "reverted"
 }
-
-// Confirmation is the text that an operator types to release.
-func (f *releaseForm) Confirmation() string { return page.Confirmation(f.Submitter.Submitter) }

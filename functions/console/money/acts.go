@@ -155,6 +155,3 @@ func statePayout(ctx context.Context, call page.Call, reqID, reason string) erro
 	_, err := call.Admin.StatePayout(ctx, reqID, in)
 	return err
 }
-
-// ConfirmText is the text that an operator types where the act cannot be undone.
-func (f transferForm) ConfirmText() string { return page.Confirmation(f.ReqID) }

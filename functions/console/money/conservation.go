@@ -138,7 +138,7 @@ func check(ctx context.Context, call page.Call) (page.View, error) {
 	var report client.CheckReport
 	if call.Method == http.MethodPost {
 		report, err = call.Admin.CheckConservation(ctx, strings.TrimSpace(call.PostFormValue("full")) == "true")
-		v.Problem, v.Status, v.WayOn = err, page.StatusOf(err), ways.After(err)
+		v.Problem, v.WayOn = err, ways.After(err)
 	}
 	ctx, cancel := page.Redraw(ctx, call)
 	defer cancel()

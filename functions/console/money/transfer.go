@@ -3,7 +3,6 @@ package money
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/fencepost/fencepost/functions/console/page"
@@ -152,18 +151,13 @@ func showTransfer(ctx context.Context, call page.Call) (page.View, error) {
 		return page.View{}, err
 	}
 	p := &transferPage{Why: why, Books: booksOf(why), Path: pathOf(why), Acts: actsOn(why)}
-	var reads sync.WaitGroup
-	if why.Payout != nil && why.State != client.TransferInit {
-		reads.Go(func() { p.Tx, p.TxError = payoutTx(ctx, call.Admin, why) })
-	}
 	if why.State == client.TransferInit {
-		reads.Go(func() {
-			if c, err := call.Admin.Conservation(ctx); err == nil { // the page is complete without it
-				p.Halts = c.OpenHalts
-			}
-		})
+		if c, err := call.Admin.Conservation(ctx); err == nil { // the page is complete without it
+			p.Halts = c.OpenHalts
+		}
+	} else if why.Payout != nil {
+		p.Tx, p.TxError = payoutTx(ctx, call.Admin, why)
 	}
-	reads.Wait()
 	v := page.View{Title: "Transfer " + why.ReqID, Body: "money/transfer", Data: p}
 	if !why.State.Final() {
 		v.Poll = transferPoll

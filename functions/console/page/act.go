@@ -85,7 +85,7 @@ func ServeForm(ctx context.Context, call Call, to string, form Draw, do func(ctx
 	if err != nil { // what became of the act is more than that its form cannot be drawn
 		return v, cmp.Or(problem, err)
 	}
-	v.Problem, v.Status = problem, StatusOf(problem)
+	v.Problem = problem
 	return v, nil
 }
 

@@ -28,7 +28,6 @@ type Handler func(context.Context, Call) (View, error)
 
 // View is a page's answer.
 type View struct {
-	Status   int           // 0: 200
 	Title    string        // of the page, before the console's own
 	Body     string        // the name of the template that draws Data, defined by the page's section
 	Data     any           // what the template draws

@@ -1,16 +1,14 @@
 package page
 
 import (
-	"errors"
+	"cmp"
 	"iter"
 	"maps"
 	"net/url"
 	"time"
-
-	"github.com/fencepost/fencepost/shared/client"
 )
 
-// ReadRows reads a list to its end, which with [client.WithPage] is one page.
+// ReadRows reads a list to its end, which with the context of client.WithPage is one page.
 func ReadRows[T any](list iter.Seq2[T, error]) (rows []T, err error) {
 	for row, err := range list {
 		if err != nil {
@@ -23,16 +21,14 @@ func ReadRows[T any](list iter.Seq2[T, error]) (rows []T, err error) {
 
 // WhyUnread returns why a part of a page cannot be drawn; "": it can. The text of an error that is no refusal stays secret.
 func WhyUnread(err error) string {
-	var p *client.Problem
-	switch {
-	case err == nil:
+	if err == nil {
 		return ""
-	case errors.As(err, &p) && p.Detail != "" && p.Code == "INVALID_FIELD":
-		return p.Field + " " + p.Detail // which goes on from the field's name
-	case errors.As(err, &p) && p.Detail != "":
-		return p.Detail
 	}
-	return "the API did not answer in time"
+	refusal := RefusalOf(err)
+	if refusal.Detail != "" && refusal.Code == "INVALID_FIELD" {
+		return refusal.Field + " " + refusal.Detail // which goes on from the field's name
+	}
+	return cmp.Or(refusal.Detail, "the API did not answer in time")
 }
 
 // FilterPath is the path of a list with the fields of its filter that are not empty.

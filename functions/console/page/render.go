@@ -106,7 +106,7 @@ func (r *Renderer) Render(w http.ResponseWriter, call Call, v View) {
 	if v.Poll > 0 {
 		d.Poll = fmt.Sprintf("%ds", max(1, int(v.Poll.Seconds())))
 	}
-	r.write(w, cmp.Or(v.Status, http.StatusOK), v.Body, d)
+	r.write(w, cmp.Or(StatusOf(v.Problem), http.StatusOK), v.Body, d)
 }
 
 // RenderError draws an error of a handler: a [client.Problem] with its status and texts, any other as 502.

@@ -2,8 +2,8 @@ package page
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"html/template"
 	"math/big"
@@ -24,7 +24,7 @@ func (r *Renderer) functions() template.FuncMap {
 		"times":   times,
 		"wei":     ether, "roughly": roughly, "gwei": gwei, "digits": digits,
 		"short": short, "full": full, "link": link, "state": state, "indent": indent, "path": Path, "static": staticName, "runbook": runbook,
-		"join": strings.Join, "dict": dict, "meter": meter,
+		"join": strings.Join, "meter": meter, "confirmation": Confirmation,
 		"add":     func(a, b int) int { return a + b },
 		"millis":  func(n int64) string { return span(time.Duration(n) * time.Millisecond) },
 		"seconds": func(n int64) string { return fmt.Sprintf("%d.%03d s", n/1000, n%1000) }, // of milliseconds
@@ -190,33 +190,29 @@ func decimal(s string, places int) string {
 	return digits(whole) + rest
 }
 
-// ether is an amount in wei as ether, with the wei as its title. Other texts stay.
-func ether(wei string) template.HTML { return amount(wei, 18, "ether") }
+// ether is an amount in wei as ether.
+func ether(wei string) template.HTML { return amount(wei, "ether", 18, 18) }
 
-// roughly is an amount in wei as ether, cut to four decimals where it has more, with the wei as its title.
-func roughly(wei string) template.HTML {
-	const unit, decimals = 18, 4
-	if !isDigits(wei) {
-		return ether(wei)
-	}
-	text := decimal(wei, unit)
-	if point := strings.IndexByte(text, '.'); point >= 0 && len(text) > point+1+decimals {
-		text = "≈ " + text[:point+1+decimals]
-	}
-	return markup(`<span class="amount" title="%s wei">%s ether</span>`, digits(wei), text)
-}
+// roughly is an amount in wei as ether, cut to four decimals where it has more.
+func roughly(wei string) template.HTML { return amount(wei, "ether", 18, 4) }
 
-// gwei is a price in wei per gas as gwei, with the wei as its title. Other texts stay.
-func gwei(wei string) template.HTML { return amount(wei, 9, "gwei") }
+// gwei is a price in wei per gas as gwei.
+func gwei(wei string) template.HTML { return amount(wei, "gwei", 9, 9) }
 
-func amount(wei string, places int, unit string) template.HTML {
+// amount is an amount in wei in a unit of 10^places wei, cut to the number of decimals, with the wei as its title. Other
+// texts stay.
+func amount(wei, unit string, places, decimals int) template.HTML {
 	switch {
 	case wei == "":
 		return none
 	case !isDigits(wei):
 		return markup("%s", wei)
 	}
-	return markup(`<span class="amount" title="%s wei">%s %s</span>`, digits(wei), decimal(wei, places), unit)
+	text := decimal(wei, places)
+	if point := strings.IndexByte(text, '.'); point >= 0 && len(text) > point+1+decimals {
+		text = "≈ " + text[:point+1+decimals]
+	}
+	return markup(`<span class="amount" title="%s wei">%s %s</span>`, digits(wei), text, unit)
 }
 
 // short is a hash, an account or an id as its beginning and end, with the whole text as its title.
@@ -288,11 +284,7 @@ var tones = map[string]string{
 // state is a state as a badge. The colour repeats what the text says.
 func state(of any) template.HTML {
 	s := fmt.Sprint(of)
-	tone, ok := tones[strings.ToUpper(s)]
-	if !ok {
-		tone = "idle"
-	}
-	return markup(`<span class="badge %s">%s</span>`, tone, s)
+	return markup(`<span class="badge %s">%s</span>`, cmp.Or(tones[strings.ToUpper(s)], "idle"), s)
 }
 
 // indent is JSON with line breaks, or the text itself if it is none.
@@ -311,18 +303,6 @@ func runbook(page string) template.HTML {
 	}
 	name := strings.TrimSuffix(page[strings.LastIndex(page, "/")+1:], ".md")
 	return markup(`<a rel="noreferrer" href="https://github.com/fencepost/fencepost/blob/main/%s">%s</a>`, page, name)
-}
-
-// dict is a map of alternating names and values, for a template with several inputs.
-func dict(pairs ...any) (map[string]any, error) {
-	if len(pairs)%2 != 0 {
-		return nil, errors.New("page: dict wants names and values")
-	}
-	out := make(map[string]any, len(pairs)/2)
-	for i := 0; i < len(pairs); i += 2 {
-		out[fmt.Sprint(pairs[i])] = pairs[i+1]
-	}
-	return out, nil
 }
 
 // meter draws how much of a limit is used, in parts of a hundred. Texts that are no whole numbers draw nothing.

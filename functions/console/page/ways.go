@@ -25,15 +25,15 @@ func (w Ways) After(err error) string {
 	if errors.Is(err, client.ErrUnknown) {
 		return strings.TrimSpace(Unknown + " " + w.Causes[code])
 	}
-	return cmp.Or(w.Fields[FieldOf(err)], w.Codes[code])
+	return cmp.Or(w.Fields[RefusalOf(err).Field], w.Codes[code])
 }
 
-// FieldOf is the field that a refusal names; "": none.
-func FieldOf(err error) string {
+// RefusalOf is the refusal in the error. If there is none its members are empty.
+func RefusalOf(err error) client.Problem {
 	if p, ok := errors.AsType[*client.Problem](err); ok {
-		return p.Field
+		return *p
 	}
-	return ""
+	return client.Problem{}
 }
 
 // StatusOf is the HTTP status of a page that shows the error; 0: there is none.

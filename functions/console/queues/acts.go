@@ -55,9 +55,6 @@ type form[T subject] struct {
 	Of  T
 }
 
-// Title is the form's heading.
-func (f form[T]) Title() string { return cmp.Or(f.Act.Title, f.Act.Button) + " " + f.Of.Heading() }
-
 // serveAct reads the subject, draws the form, and does the act at POST. It makes the calls of read, and 1 for the act. After
 // a refusal of the API it reads again.
 func serveAct[T subject](act page.Act, kind, body string, read func(context.Context, page.Call) (T, error)) page.Handler {
@@ -72,41 +69,23 @@ func serveAct[T subject](act page.Act, kind, body string, read func(context.Cont
 					of = now
 				}
 			}
-			f := form[T]{act, of}
-			return page.View{Title: f.Title(), Body: body, Data: f}, nil
+			return page.View{Title: cmp.Or(act.Title, act.Button) + " " + of.Heading(), Body: body, Data: form[T]{act, of}}, nil
 		}
 		return page.ServeForm(ctx, call, page.Path(kind, of.id()), draw, act.On(call, of.id(), of.Confirmation()))
 	}
 }
 
-// edit changes the window or the name.
+// edit changes the window or the name. The API leaves a value that is the same as it was.
 func edit(ctx context.Context, call page.Call, id, reason string) error {
-	change, err := updateOf(call)
-	if err == nil {
-		_, err = call.Admin.UpdateSubmitter(ctx, id, change, reason)
-	}
-	return err
-}
-
-// updateOf reads the fields of the form. The API leaves a value that is the same as it was.
-func updateOf(call page.Call) (client.SubmitterUpdate, error) {
 	name := strings.TrimSpace(call.PostFormValue("name"))
 	window, err := strconv.Atoi(strings.TrimSpace(call.PostFormValue("maxInFlight")))
 	switch {
 	case err != nil || window < 1 || window > 10_000:
-		return client.SubmitterUpdate{}, page.Refuse("maxInFlight", "The window must be a whole number from 1 to 10,000.")
+		return page.Refuse("maxInFlight", "The window must be a whole number from 1 to 10,000.")
 	case utf8.RuneCountInString(name) > 100:
-		return client.SubmitterUpdate{}, page.Refuse("name", "The name must have at most 100 characters.")
+		return page.Refuse("name", "The name must have at most 100 characters.")
 	}
-	return client.SubmitterUpdate{MaxInFlight: &window, Name: &name}, nil
-}
-
-// setPolicy replaces the policy.
-func setPolicy(ctx context.Context, call page.Call, id, reason string) error {
-	policy, err := policyOf(call.PostFormValue("policy"))
-	if err == nil {
-		_, err = call.Admin.SetPolicy(ctx, id, policy, reason)
-	}
+	_, err = call.Admin.UpdateSubmitter(ctx, id, client.SubmitterUpdate{MaxInFlight: &window, Name: &name}, reason)
 	return err
 }
 
@@ -119,23 +98,27 @@ func (s submitter) PolicyText() (string, error) {
 	return string(text), err
 }
 
-// policyOf reads the policy of the form, as strictly as the API reads it.
-func policyOf(text string) (client.Policy, error) {
+// setPolicy replaces the policy. It reads that of the form as strictly as the API does.
+func setPolicy(ctx context.Context, call page.Call, id, reason string) error {
+	text := call.PostFormValue("policy")
 	if strings.TrimSpace(text) == "" {
-		return client.Policy{}, page.Refuse("policy", "The policy is empty. Write {} for a policy without limits.")
+		return page.Refuse("policy", "The policy is empty. Write {} for a policy without limits.")
 	}
 	if syntax, ok := errors.AsType[*json.SyntaxError](json.Unmarshal([]byte(text), new(any))); ok {
 		line := 1 + strings.Count(text[:syntax.Offset], "\n")
-		return client.Policy{}, page.Refuse("policy", fmt.Sprintf("The policy is not JSON: line %d: %v.", line, syntax))
+		return page.Refuse("policy", fmt.Sprintf("The policy is not JSON: line %d: %v.", line, syntax))
 	}
-	p, err := web.DecodeText[client.Policy]([]byte(text))
+	policy, err := web.DecodeText[client.Policy]([]byte(text))
 	if wrong, ok := errors.AsType[*web.Problem](err); ok {
-		return p, page.Refuse("policy", strings.TrimPrefix(wrong.Field+": ", ": ")+wrong.Detail+".")
+		return page.Refuse("policy", strings.TrimPrefix(wrong.Field+": ", ": ")+wrong.Detail+".")
 	}
 	if _, unsent := client.ParsePolicy([]byte(text)); err == nil && unsent != nil {
-		return p, page.Refuse("policy", "The policy has an empty member (0, \"\", [] or {}). Leave out what is no limit.")
+		return page.Refuse("policy", "The policy has an empty member (0, \"\", [] or {}). Leave out what is no limit.")
 	}
-	return p, err
+	if err == nil {
+		_, err = call.Admin.SetPolicy(ctx, id, policy, reason)
+	}
+	return err
 }
 
 // setCallers replaces the callers.

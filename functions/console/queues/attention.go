@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/url"
-	"slices"
 
 	"github.com/fencepost/fencepost/functions/console/page"
 	"github.com/fencepost/fencepost/shared/client"
@@ -22,16 +21,13 @@ type attention struct {
 type need struct {
 	client.AttentionItem
 	About string // the page with its evidence
-	Act   string // the form that ends it; "": About leads on
-	Verb  string // of Act
+	Act   string // the form that decides about it; "": About leads on
 
 	Anchor string // the kind, at its first item; the overview leads there
 }
 
 // showAttention draws the page Attention. It makes 1 call.
 func showAttention(ctx context.Context, call page.Call) (page.View, error) {
-	ctx, stop := context.WithTimeout(ctx, patience)
-	defer stop()
 	after := call.URL.Query().Get("after")
 	items, next, err := pageOf(ctx, after, call.Admin.ListAttention)
 	if err != nil {
@@ -61,7 +57,7 @@ func needOf(item client.AttentionItem) need {
 	case "FOREIGN":
 		n.About = page.Path("submitter", s.Submitter) + "/foreign"
 	case "STUCK":
-		n.About, n.Act, n.Verb = page.Path("tx", s.TxID), page.Path("tx", s.TxID)+"/decide", "Decide"
+		n.About, n.Act = page.Path("tx", s.TxID), page.Path("tx", s.TxID)+"/decide"
 	case "HALT", "FINDING":
 		n.About = "/console/conservation"
 	case "ACCOUNT":
@@ -107,11 +103,8 @@ func (n need) Todo() string { return todo(cmp.Or(n.Cause, n.Kind), n.Action) }
 
 // Tone is the class of the item's box.
 func (n need) Tone() string {
-	switch {
-	case !n.Overdue:
+	if !n.Overdue {
 		return ""
-	case slices.Contains(softKinds, n.Kind):
-		return "warn"
 	}
-	return "bad"
+	return toneOf(n.Kind)
 }

@@ -22,10 +22,6 @@ type node struct {
 	X, Y   int // of its left upper corner
 	Class  string
 	When   string // when it was entered first, hh:mm:ss in UTC; "": never
-	Times  int    // how often it was entered
-	TextX  int
-	NameY  int
-	WhenY  int
 	column int
 }
 
@@ -35,7 +31,7 @@ type edge struct {
 	Class string
 }
 
-// Sizes of the picture, in its own units.
+// Sizes of the picture, in its own units. The template has the size of a node too.
 const (
 	nodeWidth, nodeHeight = 112, 46
 	columnWidth           = 152
@@ -95,12 +91,12 @@ func diagramOf(history []client.TxChange, tx client.Tx) diagram {
 
 func nodeOf(n node, entered []time.Time, now client.TxState) node {
 	n.X = 4 + n.column*columnWidth
-	n.TextX, n.NameY, n.WhenY = n.X+nodeWidth/2, n.Y+nodeHeight/2+4, n.Y+nodeHeight-6
-	if n.Times = len(entered); n.Times > 0 {
-		n.Class, n.When, n.NameY = "been", entered[0].UTC().Format(time.TimeOnly), n.Y+20
+	times := len(entered)
+	if times > 0 {
+		n.Class, n.When = "been", entered[0].UTC().Format(time.TimeOnly)
 	}
-	if n.Times > 1 {
-		n.When = fmt.Sprint(entered[n.Times-1].UTC().Format(time.TimeOnly), " ×", n.Times)
+	if times > 1 {
+		n.When = fmt.Sprint(entered[times-1].UTC().Format(time.TimeOnly), " ×", times)
 	}
 	if n.Name == string(now) {
 		n.Class = "now " + currentTones[now]
@@ -110,20 +106,23 @@ func nodeOf(n node, entered []time.Time, now client.TxState) node {
 
 // curve is a path from one state to another: straight to the right neighbour, else bent so that it crosses no state.
 func curve(from, to node) string {
-	middle := func(n node) int { return n.X + nodeWidth/2 }
+	// bend leaves the middle of from and ends at the middle of to, both moved by dx. Between them it is drawn towards y.
+	bend := func(dx, begin, y, end int) string {
+		x, toX := from.X+nodeWidth/2+dx, to.X+nodeWidth/2+dx
+		return fmt.Sprintf("M%d %dC%d %d %d %d %d %d", x, begin, x, y, toX, y, toX, end)
+	}
 	switch {
 	case from.Y == to.Y && to.column == from.column+1 || from.Y == to.Y && from.Name == "STUCK" && to.Name == "FAILED":
 		return fmt.Sprintf("M%d %dH%d", from.X+nodeWidth, from.Y+nodeHeight/2, to.X-3)
 	case from.Y == to.Y && to.X > from.X: // over the states between
-		top := from.Y
-		return fmt.Sprintf("M%d %dC%d %d %d %d %d %d", middle(from), top, middle(from), top-44, middle(to), top-44, middle(to), top-3)
+		return bend(0, from.Y, from.Y-44, from.Y-3)
 	case from.Y == to.Y: // back, below
 		low := from.Y + nodeHeight
-		return fmt.Sprintf("M%d %dC%d %d %d %d %d %d", middle(from), low, middle(from), low+36, middle(to), low+36, middle(to), low+3)
+		return bend(0, low, low+36, low+3)
 	case to.Y > from.Y:
-		a, b := from.Y+nodeHeight, to.Y-3
-		return fmt.Sprintf("M%d %dC%d %d %d %d %d %d", middle(from)-10, a, middle(from)-10, (a+b)/2, middle(to)-10, (a+b)/2, middle(to)-10, b)
+		begin, end := from.Y+nodeHeight, to.Y-3
+		return bend(-10, begin, (begin+end)/2, end)
 	}
-	a, b := from.Y, to.Y+nodeHeight+3
-	return fmt.Sprintf("M%d %dC%d %d %d %d %d %d", middle(from)+10, a, middle(from)+10, (a+b)/2, middle(to)+10, (a+b)/2, middle(to)+10, b)
+	begin, end := from.Y, to.Y+nodeHeight+3
+	return bend(10, begin, (begin+end)/2, end)
 }

@@ -1,6 +1,7 @@
 package queues
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -90,13 +91,8 @@ func drawingOf(n client.LaneNonce) drawing {
 	if n.Kind != "OURS" {
 		return drawings[n.Kind]
 	}
-	if l, ok := drawings[string(n.State)+" "+n.SubState]; ok {
-		return l
-	}
-	if l, ok := drawings[string(n.State)]; ok {
-		return l
-	}
-	return drawing{"sq-gap", "?", string(n.State)}
+	state := string(n.State)
+	return cmp.Or(drawings[state+" "+n.SubState], drawings[state], drawing{"sq-gap", "?", state})
 }
 
 // laneOf draws the nonces of one page. from is the first that was asked for; nil: the newest that matter.
@@ -169,15 +165,10 @@ func (l *lane) addComing(s client.Submitter) {
 
 // usedOf is how many nonces the chain has surely consumed; 0: it is not known.
 func usedOf(c *client.ChainAccount) uint64 {
-	switch {
-	case c == nil:
+	if c == nil || c.Finalized == nil && c.Latest == nil {
 		return 0
-	case c.Finalized != nil:
-		return *c.Finalized
-	case c.Latest != nil:
-		return *c.Latest
 	}
-	return 0
+	return *cmp.Or(c.Finalized, c.Latest)
 }
 
 func squareOf(submitter string, n client.LaneNonce) square {

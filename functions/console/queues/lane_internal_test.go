@@ -139,10 +139,9 @@ func TestDiagramShowsThePath(t *testing.T) {
 }
 
 func TestReorgsAreChangesOfTheBlock(t *testing.T) {
-	got := reorgs([]client.TxChange{{}, {BlockHash: "0xa"}, {BlockHash: "0xa"}, {}, {BlockHash: "0xb"}, {BlockHash: "0xc"}})
-	if len(got) != 2 || got[0].BlockHash != "" || got[1].BlockHash != "0xc" {
-		t.Errorf("got %+v, want the loss of 0xa and the change to 0xc", got)
-	}
+	rows := []client.TxChange{{}, {BlockHash: "0xa"}, {BlockHash: "0xa"}, {}, {BlockHash: "0xb"}, {BlockHash: "0xc"}}
+	got := transaction{History: part[list[client.TxChange]]{Value: list[client.TxChange]{Rows: rows}}}.Reorgs()
+	check.Same(t, "the loss of 0xa and the change to 0xc", got, []client.TxChange{{}, {BlockHash: "0xc"}})
 }
 
 func TestLightIsRedForWhatStandsStill(t *testing.T) {

@@ -19,9 +19,8 @@ type overview struct {
 	Conservation part[client.Conservation]
 	Chains       part[[]client.Chain]
 
-	Counts   map[string]int // of what needs a person, by kind
+	Counts   map[string]int // of what needs a person, by kind; see [overview.Card]
 	Waits    int            // below the limits of their causes
-	Blocked  []blockedCause
 	Excluded []badNode
 }
 
@@ -30,6 +29,18 @@ type light struct {
 	Tone string // ok, warn or bad
 	Word string
 	Text string
+}
+
+// card shows how many things of one kind need a person.
+type card struct {
+	Kind, Name, Text string
+	Count            int
+	Tone             string // if there are any
+}
+
+// Card returns the card of a kind.
+func (o overview) Card(kind, name, text string) card {
+	return card{kind, name, text, o.Counts[kind], toneOf(kind)}
 }
 
 // blockedCause counts the blocked heads that wait for one cause.
@@ -48,8 +59,6 @@ type badNode struct {
 
 // showOverview draws the page Overview. It makes 4 calls.
 func showOverview(ctx context.Context, call page.Call) (page.View, error) {
-	ctx, stop := context.WithTimeout(ctx, patience)
-	defer stop()
 	var o overview
 	all := calls{ctx: ctx}
 	require(&all, &o.Overview, call.Admin.GetOverview)
@@ -61,7 +70,6 @@ func showOverview(ctx context.Context, call page.Call) (page.View, error) {
 	}
 	o.count()
 	slices.SortFunc(o.States, byProgress)
-	o.Blocked = blockedCauses(o.Items.Value.Rows)
 	o.Excluded = badNodes(o.Chains.Value)
 	o.Light = o.lightOf()
 	return page.View{Title: o.Light.Word, Body: "queues/overview", Data: o, Poll: poll}, nil
@@ -89,12 +97,20 @@ func (o *overview) count() {
 // softKinds are the kinds of attention that turn the light yellow. Each other kind turns it red.
 var softKinds = []string{"MOVE", "HELD", "ENDPOINT", "PAUSED", "PROPOSAL"}
 
+// toneOf is the tone of the light while something of the kind needs a person.
+func toneOf(kind string) string {
+	if slices.Contains(softKinds, kind) {
+		return "warn"
+	}
+	return "bad"
+}
+
 // lightOf is red while something stands still or is wrong until a person acts, and yellow while a person should check
 // something, also what looks for faults itself.
 func (o *overview) lightOf() light {
 	var red, yellow int
 	for kind, n := range o.Counts {
-		if slices.Contains(softKinds, kind) {
+		if toneOf(kind) == "warn" {
 			yellow += n
 		} else {
 			red += n
@@ -147,10 +163,9 @@ func counted(n int, one, many string) string {
 	return fmt.Sprint(n, " ", many)
 }
 
-// blockedCauses counts the blocked heads by cause, the most overdue first.
-func blockedCauses(items []client.AttentionItem) []blockedCause {
-	var out []blockedCause
-	for _, item := range items {
+// Blocked counts the blocked heads by cause, the most overdue first.
+func (o overview) Blocked() (out []blockedCause) {
+	for _, item := range o.Items.Value.Rows {
 		if item.Kind != "BLOCKED" {
 			continue
 		}

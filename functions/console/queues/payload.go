@@ -1,6 +1,7 @@
 package queues
 
 import (
+	"cmp"
 	"math/big"
 	"strings"
 
@@ -17,7 +18,6 @@ type payload struct {
 // word is an argument of a call.
 type word struct {
 	Name    string // such as to; "": the function is not known
-	Hex     string
 	Address string // "": it is none
 	Number  string // decimal; "": the function says that it is an address
 }
@@ -53,24 +53,18 @@ func payloadOf(p *client.TxPayload) *payload {
 		return out
 	}
 	known := functions[digits[:selectorDigits]]
-	if out.Function = known.name; out.Function == "" {
-		out.Function = "0x" + digits[:selectorDigits]
-	}
+	out.Function = cmp.Or(known.name, "0x"+digits[:selectorDigits])
 	rest := digits[selectorDigits:]
 	whole := p.DataBytes == nil || 2**p.DataBytes == len(digits)
 	if !whole || len(rest)%wordDigits != 0 || len(rest) > maxWords*wordDigits {
 		return out
 	}
 	for i := 0; i < len(rest); i += wordDigits {
-		w := wordOf(rest[i : i+wordDigits])
+		name := ""
 		if n := i / wordDigits; n < len(known.args) {
-			if w.Name = known.args[n]; w.Name == "amount" {
-				w.Address = ""
-			} else {
-				w.Address, w.Number = addressOf(w.Hex), ""
-			}
+			name = known.args[n]
 		}
-		out.Words = append(out.Words, w)
+		out.Words = append(out.Words, wordOf(name, rest[i:i+wordDigits]))
 	}
 	return out
 }
@@ -83,18 +77,16 @@ func (p payload) Size() int {
 	return *p.DataBytes
 }
 
-// wordOf reads a word as a number, and as an address if it can be one.
-func wordOf(digits string) word {
-	w := word{Hex: "0x" + digits}
-	if n, ok := new(big.Int).SetString(digits, 16); ok {
+// wordOf reads a word. One with a name is an amount or an address. One without is a number, and an address if it can be one.
+// An address is in the last 20 bytes.
+func wordOf(name, digits string) word {
+	w := word{Name: name}
+	if n, ok := new(big.Int).SetString(digits, 16); ok && (name == "" || name == "amount") {
 		w.Number = n.String()
 	}
 	value := strings.TrimLeft(digits, "0")
-	if len(value) <= addressDigits && len(value) >= leastAddress {
-		w.Address = addressOf(w.Hex)
+	if name == "" && len(value) <= addressDigits && len(value) >= leastAddress || name != "" && name != "amount" {
+		w.Address = "0x" + digits[wordDigits-addressDigits:]
 	}
 	return w
 }
-
-// addressOf is the address in the last 20 bytes of a word.
-func addressOf(hex string) string { return "0x" + hex[len(hex)-addressDigits:] }

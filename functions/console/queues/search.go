@@ -66,8 +66,6 @@ var meanings = []meaning{
 
 // search finds what the text names, and goes straight to it if it is one thing. It makes up to 3 calls.
 func search(ctx context.Context, call page.Call) (page.View, error) {
-	ctx, stop := context.WithTimeout(ctx, patience)
-	defer stop()
 	query := call.URL.Query()
 	f := found{Text: strings.TrimSpace(query.Get("q"))}
 	if f.Text == "" {
@@ -152,8 +150,8 @@ var listedStates = []string{"STUCK", "PROTECT", "FAILED"}
 func isListedState(text string) bool { return slices.Contains(listedStates, strings.ToUpper(text)) }
 
 func (f *found) byState(ctx context.Context, call page.Call) error {
-	f.Filter.State = strings.ToUpper(f.Text)
-	return f.find(ctx, call, client.TxFilter{State: client.TxState(f.Filter.State)})
+	f.Filter.State = client.TxState(strings.ToUpper(f.Text))
+	return f.find(ctx, call, client.TxFilter{State: f.Filter.State})
 }
 
 // byUUID looks for a transaction, a proposal, and requests.

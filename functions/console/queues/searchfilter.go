@@ -15,14 +15,12 @@ import (
 
 // filter is a search for transactions by what they have in common.
 type filter struct {
-	Submitter, State, Caller string
-	Since                    string // as the field for a time takes it; as it was entered if it is none
-	NoTime                   bool   // Since is no time
-	Given                    bool   // the form was sent, perhaps with empty fields
-	Problem                  string // what is wrong with a field; "": nothing
-	Next                     string // the path of the next page; "": this is the last
-
-	query client.TxFilter
+	client.TxFilter
+	From    string // Since as the field for a time takes it; as it was entered if it is none
+	NoTime  bool   // From is no time
+	Given   bool   // the form was sent, perhaps with empty fields
+	Problem string // what is wrong with a field; "": nothing
+	Next    string // the path of the next page; "": this is the last
 }
 
 // States are the choices of the form.
@@ -32,15 +30,15 @@ func (filter) States() []client.TxState {
 
 // filterOf reads the filter of an address.
 func filterOf(q url.Values) filter {
-	f := filter{Submitter: strings.TrimSpace(q.Get("submitter")), State: q.Get("state"), Caller: strings.TrimSpace(q.Get("caller")), Since: strings.TrimSpace(q.Get("since"))}
+	f := filter{From: strings.TrimSpace(q.Get("since"))}
+	f.Submitter, f.State, f.Caller = strings.TrimSpace(q.Get("submitter")), client.TxState(q.Get("state")), strings.TrimSpace(q.Get("caller"))
 	f.Given = q.Has("submitter") || q.Has("state") || q.Has("caller") || q.Has("since") || q.Has("pageToken")
-	f.query = client.TxFilter{Submitter: f.Submitter, State: client.TxState(f.State), Caller: f.Caller}
-	since, err := page.Since(f.Since)
+	since, err := page.Since(f.From)
 	switch {
 	case err != nil:
 		f.NoTime, f.Problem = true, page.WhyUnread(err)
 	case !since.IsZero():
-		f.query.Since, f.Since = since.Truncate(time.Second), since.Format(page.TimeField)
+		f.Since, f.From = since.Truncate(time.Second), since.Format(page.TimeField)
 	}
 	if err == nil {
 		f.Problem = f.refusal()
@@ -54,12 +52,12 @@ func (f filter) refusal() string {
 	switch {
 	case isNoText(f.Submitter) || isNoText(f.Caller):
 		return "No submitter and no caller has control characters or more than 300 bytes."
-	case f.State != "" && !slices.Contains(f.States(), f.query.State):
+	case f.State != "" && !slices.Contains(f.States(), f.State):
 		return "No transaction can have this state. Choose one of the list."
 	case f.Submitter != "":
 	case f.Caller != "":
 		return "Give the submitter too: the transactions of a caller can be listed for one submitter only."
-	case f.State != "" && !slices.Contains(listedStates, f.State):
+	case f.State != "" && !slices.Contains(listedStates, string(f.State)):
 		return "Give the submitter too: over all submitters only STUCK, PROTECT and FAILED can be listed."
 	}
 	return ""
@@ -77,7 +75,7 @@ func (f *found) byFilter(ctx context.Context, call page.Call, token string) erro
 	if f.Filter.Problem != "" {
 		return nil
 	}
-	query, one := f.Filter.query, client.Page{Token: token}
+	query, one := f.Filter.TxFilter, client.Page{Token: token}
 	query.PageSize = searchRows
 	var err error
 	f.Txs.Rows, err = page.ReadRows(call.Admin.FindTxs(client.WithPage(ctx, &one), query))
@@ -90,5 +88,5 @@ func (f *found) byFilter(ctx context.Context, call page.Call, token string) erro
 
 // nextPath is the path of the page that the token begins; "" for none.
 func (f filter) nextPath(token string) string {
-	return page.NextPath("/console/search", token, map[string]string{"submitter": f.Submitter, "state": f.State, "caller": f.Caller, "since": f.Since})
+	return page.NextPath("/console/search", token, map[string]string{"submitter": f.Submitter, "state": string(f.State), "caller": f.Caller, "since": f.From})
 }

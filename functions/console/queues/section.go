@@ -3,9 +3,9 @@
 package queues
 
 import (
+	"cmp"
 	"context"
 	"embed"
-	"errors"
 	"iter"
 	"net/http"
 	"sync"
@@ -34,12 +34,12 @@ func Section(to Links) page.Section {
 			{Path: "/console/submitters", Name: "Submitters"},
 		},
 		Routes: []page.Route{
-			{Pattern: "GET /console/{$}", Handle: showOverview},
-			{Pattern: "GET /console/attention", Handle: showAttention},
-			{Pattern: "GET /console/submitters", Handle: listSubmitters},
-			{Pattern: "GET /console/submitters/{submitter}", Handle: showSubmitter},
-			{Pattern: "GET /console/tx/{txId}", Handle: to.showTx},
-			{Pattern: "GET /console/search", Handle: search},
+			{Pattern: "GET /console/{$}", Handle: showOverview, Within: patience},
+			{Pattern: "GET /console/attention", Handle: showAttention, Within: patience},
+			{Pattern: "GET /console/submitters", Handle: listSubmitters, Within: patience},
+			{Pattern: "GET /console/submitters/{submitter}", Handle: showSubmitter, Within: patience},
+			{Pattern: "GET /console/tx/{txId}", Handle: to.showTx, Within: patience},
+			{Pattern: "GET /console/search", Handle: search, Within: patience},
 		},
 	}
 	for _, act := range submitterActs {
@@ -64,14 +64,10 @@ type part[T any] struct {
 
 // Failed is the reason for a person; "": there is an answer. The text of an error that is no refusal stays secret.
 func (p part[T]) Failed() string {
-	var refusal *client.Problem
-	switch {
-	case p.Err == nil:
+	if p.Err == nil {
 		return ""
-	case errors.As(p.Err, &refusal) && refusal.Detail != "":
-		return refusal.Detail
 	}
-	return "The API gave no answer to this part."
+	return cmp.Or(page.RefusalOf(p.Err).Detail, "The API gave no answer to this part.")
 }
 
 // Missing reports whether the deployment has no such thing, such as transfers.

@@ -26,8 +26,6 @@ const (
 
 // showSubmitter draws the page Submitter. It makes 5 calls.
 func showSubmitter(ctx context.Context, call page.Call) (page.View, error) {
-	ctx, stop := context.WithTimeout(ctx, patience)
-	defer stop()
 	id, query := call.PathValue("submitter"), call.URL.Query()
 	var from *uint64
 	if n, err := strconv.ParseUint(query.Get("from"), 10, 63); err == nil {

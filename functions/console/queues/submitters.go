@@ -43,8 +43,6 @@ const rowsOfSubmitters = 20 // of one page: each needs a call that asks the chai
 
 // listSubmitters draws the page Submitters. It makes 2 calls, and then 1 for each of the at most 20 rows.
 func listSubmitters(ctx context.Context, call page.Call) (page.View, error) {
-	ctx, stop := context.WithTimeout(ctx, patience)
-	defer stop()
 	query := call.URL.Query()
 	s := submitters{Status: query.Get("status"), Sort: query.Get("sort"), Text: strings.TrimSpace(query.Get("text"))}
 	s.Page, _ = strconv.Atoi(query.Get("page"))

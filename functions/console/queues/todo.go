@@ -1,5 +1,7 @@
 package queues
 
+import "cmp"
+
 // todos has what an operator can do, by the cause of a wait or the kind of an item. It names forms of this console, or a
 // command where there is no form. It has an entry where the API's own text names routes and members.
 var todos = map[string]string{
@@ -25,8 +27,5 @@ var todos = map[string]string{
 
 // todo is what an operator can do about the cause or kind: this console's text, or else that of the API.
 func todo(about, api string) string {
-	if text, ok := todos[about]; ok {
-		return text
-	}
-	return api
+	return cmp.Or(todos[about], api)
 }

@@ -15,17 +15,14 @@ import (
 // transaction is the page Transaction.
 type transaction struct {
 	client.Tx
-	Caller    string
-	TraceID   string // "": the request was not traced
-	Payload   *payload
+	client.InspectedTx
+	Asked     *payload // nil: none is stored
 	Why       part[client.TxWhy]
 	History   part[list[client.TxChange]]
 	Versions  part[list[client.TxVersion]]
 	Decisions part[list[client.TxDecision]]
-	Diagram   diagram
-	Reorgs    []client.TxChange // changes by which the chain lost the transaction's block
-	TraceURL  string            // "": no link
-	LogURL    string            // "": no link
+	TraceURL  string // "": no link
+	LogURL    string // "": no link
 }
 
 // fees are the gas and fees of a version, in wei.
@@ -60,9 +57,8 @@ func readTx(ctx context.Context, call page.Call) (transaction, error) {
 	defer stop()
 	id := call.PathValue("txId")
 	var t transaction
-	var main client.InspectedTx
 	all := calls{ctx: ctx}
-	require(&all, &main, func(ctx context.Context) (client.InspectedTx, error) { return call.Admin.InspectTx(ctx, id) })
+	require(&all, &t.InspectedTx, func(ctx context.Context) (client.InspectedTx, error) { return call.Admin.InspectTx(ctx, id) })
 	ask(&all, &t.Why, func(ctx context.Context) (client.TxWhy, error) { return call.Admin.WhyTx(ctx, id) })
 	askRows(&all, &t.History, call.Admin.ListTxHistory(ctx, id), maxRows)
 	askRows(&all, &t.Versions, call.Admin.ListTxVersions(ctx, id), maxRows)
@@ -70,9 +66,7 @@ func readTx(ctx context.Context, call page.Call) (transaction, error) {
 	if err := all.wait(); err != nil {
 		return t, err
 	}
-	t.Tx, t.Caller, t.TraceID, t.Payload = main.Transaction, main.Caller, main.TraceID, payloadOf(main.Payload)
-	t.Diagram = diagramOf(t.History.Value.Rows, t.Tx)
-	t.Reorgs = reorgs(t.History.Value.Rows)
+	t.Tx, t.Asked = t.Transaction, payloadOf(t.Payload)
 	return t, nil
 }
 
@@ -87,10 +81,13 @@ func (t transaction) IsMined(v client.TxVersion) bool {
 	return t.Receipt != nil && t.Receipt.TxHash == v.TxHash
 }
 
-// reorgs are the changes after which the transaction has another block than before, or none.
-func reorgs(history []client.TxChange) (all []client.TxChange) {
+// Diagram is the picture of the transaction's states.
+func (t transaction) Diagram() diagram { return diagramOf(t.History.Value.Rows, t.Tx) }
+
+// Reorgs are the changes by which the chain lost the transaction's block: it has another one afterwards, or none.
+func (t transaction) Reorgs() (all []client.TxChange) {
 	block := ""
-	for _, c := range history {
+	for _, c := range t.History.Value.Rows {
 		if block != "" && c.BlockHash != block {
 			all = append(all, c)
 		}
