@@ -279,7 +279,7 @@ func TestWriteOffShowsWhatItCovers(t *testing.T) {
 }
 
 func proposalOf(by, status string) client.Proposal {
-	return client.Proposal{ProposalID: proposed, Status: status, Kind: "release", Act: "release", Subject: json.RawMessage(`{"submitter":"` + shop + `"}`), Effect: "ends PROTECT incident 4", Method: "POST", Path: "/admin/v1/x",
+	return client.Proposal{ProposalID: proposed, Status: status, Kind: "release", Act: "release", Subject: json.RawMessage(`{"nonce":6,"submitter":"` + shop + `"}`), Effect: "ends PROTECT incident 4", Method: "POST", Path: "/admin/v1/x",
 		Body: json.RawMessage(`{"mode":"resync","reason":"<b>"}`), ObservedState: json.RawMessage(`{"incident":4}`), ProposedBy: by, Reason: attack, CreatedAt: since, ExpiresAt: since.Add(24 * time.Hour)}
 }
 

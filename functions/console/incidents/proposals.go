@@ -30,7 +30,7 @@ func listProposals(ctx context.Context, call page.Call) (page.View, error) {
 type proposal struct {
 	client.Proposal
 	Own     bool              // the person proposed it
-	Subject map[string]string // what it is about: ids by their names in the API
+	Subject map[string]string // what it is about: its texts by their names in the API
 }
 
 // Open reports whether the proposal can still be approved.
@@ -38,7 +38,7 @@ func (p proposal) Open() bool { return p.Status == "PROPOSED" || p.Status == "AP
 
 func proposalOf(call page.Call, p client.Proposal) *proposal {
 	out := &proposal{Proposal: p, Own: isPerson(p.ProposedBy, call.Person)}
-	_ = json.Unmarshal(p.Subject, &out.Subject) // a subject of another form is shown as it is
+	_ = json.Unmarshal(p.Subject, &out.Subject) // the page shows ids, which are texts; a number is left out, as is a subject of another form
 	return out
 }
 

@@ -38,7 +38,7 @@ func Section(to Links) page.Section {
 			{Pattern: "GET /console/attention", Handle: showAttention, Within: patience},
 			{Pattern: "GET /console/submitters", Handle: listSubmitters, Within: patience},
 			{Pattern: "GET /console/submitters/{submitter}", Handle: showSubmitter, Within: patience},
-			{Pattern: "GET /console/tx/{txId}", Handle: to.showTx, Within: patience},
+			{Pattern: "GET /console/tx/{txId}", Handle: to.showTx},
 			{Pattern: "GET /console/search", Handle: search, Within: patience},
 		},
 	}
@@ -52,7 +52,7 @@ func Section(to Links) page.Section {
 }
 
 const (
-	patience = 8 * time.Second // for all calls of one page; the chain's nodes have three seconds of it
+	patience = 8 * time.Second // for one page with its sign-in; the chain's nodes have three seconds of it
 	poll     = 5 * time.Second
 )
 
