@@ -6,7 +6,6 @@ package tasks
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -15,15 +14,12 @@ import (
 
 	cloudtasks "cloud.google.com/go/cloudtasks/apiv2"
 	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
-	"google.golang.org/api/option"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/fencepost/fencepost/shared/google"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -57,28 +53,23 @@ const recentNames = 10_000
 // Tasks creates tasks. Its methods can be called concurrently.
 type Tasks struct {
 	options Options
+	client  *google.Client[*cloudtasks.Client]
 
 	// made has the names of tasks that were made, or found made: making one again is never needed. Forgetting them
 	// costs calls and nothing else.
 	made      sync.Map
 	madeCount atomic.Int64
-
-	connecting sync.Mutex
-	client     *cloudtasks.Client
 }
 
 // New returns a creator of tasks that connects at the first use.
-func New(o Options) *Tasks { return &Tasks{options: o} }
+func New(o Options) *Tasks {
+	return &Tasks{options: o, client: google.NewClient("Cloud Tasks", func() (*cloudtasks.Client, error) {
+		return cloudtasks.NewClient(context.Background(), append(google.Options(o.Endpoint), google.ReconnectSoon)...)
+	})}
+}
 
 // Close closes the connection, if there is one.
-func (t *Tasks) Close() error {
-	t.connecting.Lock()
-	defer t.connecting.Unlock()
-	if t.client == nil {
-		return nil
-	}
-	return t.client.Close()
-}
+func (t *Tasks) Close() error { return t.client.Close() }
 
 // EnqueueAdvance implements [txmanager.TaskEnqueuer]. The task is named by the current token, so that a burst of creates
 // makes one task: the lease session that it begins has another token.
@@ -149,7 +140,7 @@ func (t *Tasks) add(ctx context.Context, e errand) (made bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	client, err := t.connect()
+	client, err := t.client.Get()
 	if err != nil {
 		return false, err
 	}
@@ -197,32 +188,4 @@ func (t *Tasks) task(name string, e errand) *cloudtaskspb.Task {
 		task.ScheduleTime = timestamppb.New(e.at)
 	}
 	return task
-}
-
-// reconnecting bounds how long Cloud Tasks may be there again before it is noticed;
-// gRPC's own bound is two minutes, in which no task could be made.
-var reconnecting = grpc.ConnectParams{
-	Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
-	MinConnectTimeout: 5 * time.Second,
-}
-
-// connect opens the client once; a failure is tried again by the next call. The client outlives the request that
-// opens it, so it does not use that request's context.
-func (t *Tasks) connect() (*cloudtasks.Client, error) {
-	t.connecting.Lock()
-	defer t.connecting.Unlock()
-	if t.client != nil {
-		return t.client, nil
-	}
-	options := []option.ClientOption{option.WithTelemetryDisabled(), option.WithGRPCDialOption(grpc.WithConnectParams(reconnecting))}
-	if t.options.Endpoint != "" {
-		options = append(options, option.WithEndpoint(t.options.Endpoint), option.WithoutAuthentication(),
-			option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
-	}
-	client, err := cloudtasks.NewClient(context.Background(), options...)
-	if err != nil {
-		return nil, errors.Join(errors.New("connect to Cloud Tasks"), err)
-	}
-	t.client = client
-	return client, nil
 }

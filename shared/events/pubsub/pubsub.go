@@ -12,16 +12,13 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"cloud.google.com/go/pubsub/v2"
-	"google.golang.org/api/option"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/fencepost/fencepost/shared/google"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -30,22 +27,40 @@ import (
 const publishWithin = 4 * time.Second
 
 // Topic is a Pub/Sub topic. Its methods can be called concurrently.
-type Topic struct {
-	name, endpoint string
+type Topic struct{ client *google.Client[connection] }
 
-	connecting sync.Mutex
-	client     *pubsub.Client
-	publisher  *pubsub.Publisher
+// connection is an open client with its publisher to the topic.
+type connection struct {
+	*pubsub.Publisher
+	client *pubsub.Client
+}
+
+// Close implements [io.Closer].
+func (c connection) Close() error {
+	c.Stop()
+	return c.client.Close()
 }
 
 // New returns the topic projects/P/topics/T at the endpoint (host:port of a local service without
 // TLS; "": Google's). It connects at the first use.
-func New(topic, endpoint string) *Topic { return &Topic{name: topic, endpoint: endpoint} }
+func New(topic, endpoint string) *Topic {
+	return &Topic{google.NewClient("Pub/Sub", func() (connection, error) {
+		client, err := pubsub.NewClient(context.Background(), strings.Split(topic, "/")[1], google.Options(endpoint)...)
+		if err != nil {
+			return connection{}, err
+		}
+		p := client.Publisher(topic)
+		p.EnableMessageOrdering = true
+		p.PublishSettings.DelayThreshold = time.Millisecond // publish a page at once
+		p.PublishSettings.Timeout = publishWithin
+		return connection{p, client}, nil
+	})}
+}
 
 // Publish implements [txmanager.DomainEventPublisher]. When it returns no message is under way any
 // more, unless ctx has ended.
 func (t *Topic) Publish(ctx context.Context, all []txmanager.Event) (taken int, err error) {
-	p, err := t.connect()
+	p, err := t.client.Get()
 	if err != nil {
 		return 0, err
 	}
@@ -90,40 +105,10 @@ func classify(err error) error {
 	}
 }
 
-// connect opens the client once. After a failure the next call tries again. The client outlives the
-// request that opens it, so it does not use that request's context.
-func (t *Topic) connect() (*pubsub.Publisher, error) {
-	t.connecting.Lock()
-	defer t.connecting.Unlock()
-	if t.publisher != nil {
-		return t.publisher, nil
-	}
-	options := []option.ClientOption{option.WithTelemetryDisabled()}
-	if t.endpoint != "" {
-		options = append(options, option.WithEndpoint(t.endpoint), option.WithoutAuthentication(),
-			option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
-	}
-	client, err := pubsub.NewClient(context.Background(), strings.Split(t.name, "/")[1], options...)
-	if err != nil {
-		return nil, fmt.Errorf("connect to Pub/Sub: %w", err)
-	}
-	t.client, t.publisher = client, client.Publisher(t.name)
-	t.publisher.EnableMessageOrdering = true
-	t.publisher.PublishSettings.DelayThreshold = time.Millisecond // publish a page at once
-	t.publisher.PublishSettings.Timeout = publishWithin
-	return t.publisher, nil
-}
-
 // Close closes the connection, if there is one.
 func (t *Topic) Close() error {
 	if t == nil {
 		return nil
 	}
-	t.connecting.Lock()
-	defer t.connecting.Unlock()
-	if t.client == nil {
-		return nil
-	}
-	t.publisher.Stop()
 	return t.client.Close()
 }

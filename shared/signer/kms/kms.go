@@ -10,17 +10,13 @@ import (
 	"hash/crc32"
 	"io"
 	"regexp"
-	"sync"
 	"time"
 
 	cloudkms "cloud.google.com/go/kms/apiv1"
 	"cloud.google.com/go/kms/apiv1/kmspb"
-	"google.golang.org/api/option"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/fencepost/fencepost/shared/google"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -36,60 +32,28 @@ type Options struct {
 
 // Client is a connection to Cloud KMS, opened at the first use. It can be used concurrently.
 type Client struct {
-	options Options
-
-	mu     sync.Mutex
-	client *cloudkms.KeyManagementClient // nil: not connected yet
+	timeout time.Duration
+	client  *google.Client[*cloudkms.KeyManagementClient]
 }
 
 // New returns a client without connecting.
-func New(o Options) *Client { return &Client{options: o} }
+func New(o Options) *Client {
+	return &Client{o.Timeout, google.NewClient("Cloud KMS", func() (*cloudkms.KeyManagementClient, error) {
+		return cloudkms.NewKeyManagementClient(context.Background(), append(google.Options(o.Endpoint), google.ReconnectSoon)...)
+	})}
+}
 
 // Close closes the connection.
-func (c *Client) Close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.client == nil {
-		return nil
-	}
-	return c.client.Close()
-}
-
-// reconnecting bounds the time until a restored Cloud KMS is used again.
-var reconnecting = grpc.ConnectParams{
-	Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
-	MinConnectTimeout: 5 * time.Second,
-}
-
-// connected opens the client once. The client outlives the first request, so it does not use that
-// request's context.
-func (c *Client) connected() (*cloudkms.KeyManagementClient, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.client != nil {
-		return c.client, nil
-	}
-	options := []option.ClientOption{option.WithTelemetryDisabled(), option.WithGRPCDialOption(grpc.WithConnectParams(reconnecting))}
-	if c.options.Endpoint != "" {
-		options = append(options, option.WithEndpoint(c.options.Endpoint), option.WithoutAuthentication(),
-			option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
-	}
-	client, err := cloudkms.NewKeyManagementClient(context.Background(), options...)
-	if err != nil {
-		return nil, fmt.Errorf("connect to Cloud KMS: %w", err)
-	}
-	c.client = client
-	return client, nil
-}
+func (c *Client) Close() error { return c.client.Close() }
 
 // call makes one call to Cloud KMS, by a method of its client, within the time-out.
 func call[Question, Answer, Option any](ctx context.Context, c *Client,
 	method func(*cloudkms.KeyManagementClient, context.Context, Question, ...Option) (Answer, error), q Question) (none Answer, err error) {
-	client, err := c.connected()
+	client, err := c.client.Get()
 	if err != nil {
 		return none, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	return method(client, ctx, q)
 }
