@@ -121,11 +121,7 @@ func (r *ChainReader) step(ctx context.Context, chain PaymentsChain, q chain.Pay
 	}
 	next = at
 	next.Block, next.BlockHash, next.Sent = p.End, p.EndHash.String(), p.Sent
-	var found []checks.FoundPayment
-	for _, one := range p.Found {
-		found = append(found, foundPayment(one))
-	}
-	stored, err := r.Book.StoreReading(ctx, at, next, p.Final, found)
+	stored, err := r.Book.StoreReading(ctx, at, next, p.Final, p.Found)
 	return next, stored && p.End > at.Block && p.End < p.Final, err
 }
 
@@ -151,15 +147,4 @@ func (r *ChainReader) recordWentBack(ctx context.Context, chain PaymentsChain, q
 		return err
 	}
 	return r.Book.GoBack(ctx, at, start.EndHash.String(), evidence)
-}
-
-func foundPayment(p chain.Payment) checks.FoundPayment {
-	f := checks.FoundPayment{TxHash: p.TxHash.String(), LogIndex: p.LogIndex, BlockNumber: p.BlockNumber, BlockHash: p.BlockHash.String(), Amount: p.Amount.String()}
-	if p.Token != nil {
-		f.Token = p.Token.String()
-	}
-	if p.To != nil {
-		f.Recipient = p.To.String()
-	}
-	return f
 }

@@ -4,14 +4,15 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/big"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
@@ -276,10 +277,10 @@ func TestReadingIsStoredInOneCommit(t *testing.T) {
 	from := read()
 	to := from
 	to.Block += 5
-	payment := book.FoundPayment{TxHash: "0x" + strings.Repeat("ab", 32), LogIndex: -1, BlockNumber: from.Block + 1, BlockHash: from.BlockHash, Amount: "7"}
+	payment := chain.Payment{TxHash: txmanager.Hash{0xab}, LogIndex: -1, BlockNumber: from.Block + 1, Amount: big.NewInt(7)}
 	broken := payment
-	broken.Amount = "-7"
-	if _, err := b.StoreReading(t.Context(), from, to, to.Block, []book.FoundPayment{payment, broken}); err == nil {
+	broken.Amount = big.NewInt(-7)
+	if _, err := b.StoreReading(t.Context(), from, to, to.Block, []chain.Payment{payment, broken}); err == nil {
 		t.Error("a payment of a negative amount: got no error")
 	}
 	if n := value[int](h, `select count(*) from conservation_payment`); read().Block != from.Block || n != 0 {
@@ -288,7 +289,7 @@ func TestReadingIsStoredInOneCommit(t *testing.T) {
 	further := to
 	further.Block += 5
 	for i, run := range []conservation.ChainReading{further, to} {
-		stored, err := b.StoreReading(t.Context(), from, run, further.Block, []book.FoundPayment{payment})
+		stored, err := b.StoreReading(t.Context(), from, run, further.Block, []chain.Payment{payment})
 		if err != nil || stored != (i == 0) {
 			t.Errorf("run %d: got stored %t, %v; want the first alone", i, stored, err)
 		}

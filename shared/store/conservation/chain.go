@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/internal/results"
@@ -44,7 +45,7 @@ update conservation_chain
 	// A payment that is in another block since a reorg is evaluated again.
 	putPayment = `
 insert into conservation_payment (submitter, tx_hash, log_index, pass, block_number, block_hash, token, recipient, amount)
-values (@submitter, @tx_hash, @log_index, @pass, @block_number, @block_hash, nullif(@token, ''), nullif(@recipient, ''), @amount::text::numeric)
+values (@submitter, @tx_hash, @log_index, @pass, @block_number, @block_hash, @token, @recipient, @amount::text::numeric)
     on conflict on constraint one_row_per_payment do update
    set pass = excluded.pass, block_number = excluded.block_number, block_hash = excluded.block_hash`
 )
@@ -52,26 +53,15 @@ values (@submitter, @tx_hash, @log_index, @pass, @block_number, @block_hash, nul
 // Unread returns for each chain the time since the payer that is farthest behind was last read up to
 // the last final block.
 func (b *Book) Unread(ctx context.Context) (map[uint64]time.Duration, error) {
-	all, chain, seconds := map[uint64]time.Duration{}, uint64(0), 0.0
-	keep := func() { all[chain] = time.Duration(seconds * float64(time.Second)) }
-	err := results.ForEach(ctx, b.db, []any{&chain, &seconds}, keep, `
+	all, id, seconds := map[uint64]time.Duration{}, uint64(0), 0.0
+	keep := func() { all[id] = time.Duration(seconds * float64(time.Second)) }
+	err := results.ForEach(ctx, b.db, []any{&id, &seconds}, keep, `
 select split_part(s.submitter, ':', 2)::bigint, greatest(0, max(extract(epoch from clock_timestamp() - coalesce(c.read_at, s.created_at))))::float8
   from submitter s
   left join conservation_chain c using (submitter)
  where s.callers = array['transfer'] or c.submitter is not null
  group by 1`)
 	return all, results.Wrap(err, "read how far chains were read")
-}
-
-// FoundPayment is a payment as it was read.
-type FoundPayment struct {
-	TxHash      string
-	LogIndex    int
-	BlockNumber uint64
-	BlockHash   string
-	Token       string // "": the chain's own coin
-	Recipient   string // "": a contract was deployed
-	Amount      string
 }
 
 // BeginReading stores the block after which a payer's reading begins.
@@ -82,7 +72,7 @@ func (b *Book) BeginReading(ctx context.Context, r conservation.ChainReading) er
 
 // StoreReading stores the payments that were read after from, in one commit. stored is false, and
 // nothing is stored, if another run of the check was faster.
-func (b *Book) StoreReading(ctx context.Context, from, to conservation.ChainReading, final uint64, found []FoundPayment) (stored bool, err error) {
+func (b *Book) StoreReading(ctx context.Context, from, to conservation.ChainReading, final uint64, found []chain.Payment) (stored bool, err error) {
 	err = pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, advanceReading, from.Submitter, from.Block, to.Block, to.BlockHash, to.Sent, final, to.Tokens, from.Pass)
 		if stored = tag.RowsAffected() > 0; err != nil || !stored {
@@ -91,8 +81,8 @@ func (b *Book) StoreReading(ctx context.Context, from, to conservation.ChainRead
 		batch := new(pgx.Batch)
 		for _, p := range found {
 			batch.Queue(putPayment, store.NamedArgs{
-				"submitter": from.Submitter, "pass": from.Pass, "tx_hash": p.TxHash, "log_index": p.LogIndex,
-				"block_number": p.BlockNumber, "block_hash": p.BlockHash, "token": p.Token, "recipient": p.Recipient, "amount": p.Amount,
+				"submitter": from.Submitter, "pass": from.Pass, "tx_hash": p.TxHash.String(), "log_index": p.LogIndex,
+				"block_number": p.BlockNumber, "block_hash": p.BlockHash.String(), "token": p.Token, "recipient": p.To, "amount": p.Amount.String(),
 			})
 		}
 		return tx.SendBatch(ctx, batch).Close()
