@@ -3,7 +3,6 @@ package migrations
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -18,15 +17,11 @@ update database_identity
 // Until an operator accepts it, nothing in it is used, moved, signed or sent. The reason is stored
 // until then. Calling it again is no error.
 func Distrust(ctx context.Context, databaseURL, reason string, how ...Option) error {
-	err := withConnection(ctx, databaseURL, how, func(conn *pgx.Conn) error {
+	return withConnection(ctx, "distrust", databaseURL, how, func(conn *pgx.Conn) error {
 		tag, err := conn.Exec(ctx, distrust, reason)
 		if err == nil && tag.RowsAffected() != 1 {
 			err = errors.New("the table database_identity has no row: is this our database?")
 		}
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("distrust: %w", err)
-	}
-	return nil
 }

@@ -36,18 +36,11 @@ func Grant(ctx context.Context, databaseURL string, to Grants, how ...Option) er
 	if len(to.Functions)+len(to.Readers) == 0 {
 		return nil
 	}
-	if err := withConnection(ctx, databaseURL, how, func(conn *pgx.Conn) error { return to.give(ctx, conn) }); err != nil {
-		return fmt.Errorf("grant: %w", err)
-	}
-	return nil
+	return withConnection(ctx, "grant", databaseURL, how, func(conn *pgx.Conn) error { return to.give(ctx, conn) })
 }
 
 func (to Grants) give(ctx context.Context, conn *pgx.Conn) error {
-	tables, err := grantable(ctx, conn)
-	if err != nil {
-		return err
-	}
-	statements, err := to.statements(ctx, conn, tables)
+	statements, err := to.statements(ctx, conn)
 	if err != nil {
 		return err
 	}
@@ -67,7 +60,12 @@ func (to Grants) give(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // statements returns the statements that give every role its rights.
-func (to Grants) statements(ctx context.Context, conn *pgx.Conn, tables []string) (statements []string, err error) {
+func (to Grants) statements(ctx context.Context, conn *pgx.Conn) (statements []string, err error) {
+	all, err := grantable(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	read := "grant select on " + names(all) + " to "
 	if len(to.Functions) > 0 {
 		if statements, err = ofTheirOwner(ctx, conn); err != nil {
 			return nil, err
@@ -78,13 +76,10 @@ func (to Grants) statements(ctx context.Context, conn *pgx.Conn, tables []string
 		if err != nil {
 			return nil, fmt.Errorf("to %s: %w", role, err)
 		}
-		statements = append(statements, exactly(role, tables, rights)...)
-	}
-	for _, table := range tables {
-		statements = append(statements, on(table, "select", to.Readers))
+		statements = append(append(statements, exactly(role, rights)...), read+names([]string{role}))
 	}
 	if len(to.Readers) > 0 {
-		statements = append(statements, "grant usage on schema public to "+names(to.Readers))
+		statements = append(statements, read+names(to.Readers), "grant usage on schema public to "+names(to.Readers))
 	}
 	return statements, nil
 }
@@ -152,17 +147,11 @@ select relname
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-func on(table, rights string, roles []string) string {
-	if len(roles) == 0 {
-		return ""
-	}
-	return "grant " + rights + " on " + pgx.Identifier{table}.Sanitize() + " to " + names(roles)
-}
-
-func names(roles []string) string {
-	quoted := make([]string, len(roles))
-	for i, role := range roles {
-		quoted[i] = pgx.Identifier{role}.Sanitize()
+// names lists roles or tables.
+func names(all []string) string {
+	quoted := make([]string, len(all))
+	for i, name := range all {
+		quoted[i] = pgx.Identifier{name}.Sanitize()
 	}
 	return strings.Join(quoted, ", ")
 }

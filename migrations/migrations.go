@@ -47,18 +47,25 @@ func Dial(dial pgconn.DialFunc) Option {
 	}
 }
 
-// withConnection calls do with a connection.
-func withConnection(ctx context.Context, databaseURL string, how []Option, do func(*pgx.Conn) error) (err error) {
+// withConnection calls do with a connection. The error begins with what is done.
+func withConnection(ctx context.Context, what, databaseURL string, how []Option, do func(*pgx.Conn) error) error {
 	config, err := parse(databaseURL, how)
-	if err != nil {
-		return err
+	var conn *pgx.Conn
+	if err == nil {
+		conn, err = pgx.ConnectConfig(ctx, config)
 	}
-	conn, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		return err
+	if err == nil {
+		err = errors.Join(do(conn), conn.Close(context.WithoutCancel(ctx)))
 	}
-	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-	return do(conn)
+	return wrap(what, err)
+}
+
+// wrap is err with what was done in front of it; nil if err is nil.
+func wrap(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
 }
 
 func parse(databaseURL string, how []Option) (*pgx.ConnConfig, error) {
@@ -90,26 +97,21 @@ func Status(ctx context.Context, databaseURL string, how ...Option) ([]State, er
 
 func up(ctx context.Context, databaseURL string, log *slog.Logger, files fs.FS, how ...Option) (applied int, err error) {
 	if err := refuseEarlierNumbering(ctx, databaseURL, how); err != nil {
-		return 0, fmt.Errorf("apply migrations: %w", err)
+		return 0, err
 	}
-	provider, err := open(databaseURL, files, how)
-	if err != nil {
-		return 0, fmt.Errorf("apply migrations: %w", err)
-	}
-	defer func() { err = errors.Join(err, provider.Close()) }()
-
-	results, err := provider.Up(ctx)
-	if partial, ok := errors.AsType[*goose.PartialError](err); ok {
-		results = partial.Applied
-		err = fmt.Errorf("%s: %w", path.Base(partial.Failed.Source.Path), partial.Err)
-	}
-	for _, result := range results {
-		log.InfoContext(ctx, "migration applied", "file", path.Base(result.Source.Path), "took", result.Duration)
-	}
-	if err != nil {
-		return len(results), fmt.Errorf("apply migrations: %w", err)
-	}
-	return len(results), nil
+	err = withProvider("apply migrations", databaseURL, files, how, func(provider *goose.Provider) error {
+		results, err := provider.Up(ctx)
+		if partial, ok := errors.AsType[*goose.PartialError](err); ok {
+			results = partial.Applied
+			err = fmt.Errorf("%s: %w", path.Base(partial.Failed.Source.Path), partial.Err)
+		}
+		for _, result := range results {
+			log.InfoContext(ctx, "migration applied", "file", path.Base(result.Source.Path), "took", result.Duration)
+		}
+		applied = len(results)
+		return err
+	})
+	return applied, err
 }
 
 // ErrEarlierNumbering reports a database of a build before the schema was written in nine files. Its
@@ -118,7 +120,7 @@ var ErrEarlierNumbering = errors.New("the database was made by a build whose mig
 
 // refuseEarlierNumbering recognises such a database by a function that only those builds have made.
 func refuseEarlierNumbering(ctx context.Context, databaseURL string, how []Option) error {
-	return withConnection(ctx, databaseURL, how, func(conn *pgx.Conn) error {
+	return withConnection(ctx, "apply migrations", databaseURL, how, func(conn *pgx.Conn) error {
 		var earlier bool
 		err := conn.QueryRow(ctx, `select exists (select from pg_proc where proname = 'copy_grants' and pronamespace = current_schema()::regnamespace)`).Scan(&earlier)
 		if err == nil && earlier {
@@ -129,40 +131,34 @@ func refuseEarlierNumbering(ctx context.Context, databaseURL string, how []Optio
 }
 
 func status(ctx context.Context, databaseURL string, files fs.FS, how ...Option) (states []State, err error) {
-	provider, err := open(databaseURL, files, how)
-	if err != nil {
-		return nil, fmt.Errorf("read state of migrations: %w", err)
-	}
-	defer func() { err = errors.Join(err, provider.Close()) }()
-
-	found, err := provider.Status(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read state of migrations: %w", err)
-	}
-	for _, one := range found {
-		states = append(states, State{Name: path.Base(one.Source.Path), AppliedAt: one.AppliedAt})
-	}
-	return states, nil
+	err = withProvider("read state of migrations", databaseURL, files, how, func(provider *goose.Provider) error {
+		found, err := provider.Status(ctx)
+		for _, one := range found {
+			states = append(states, State{Name: path.Base(one.Source.Path), AppliedAt: one.AppliedAt})
+		}
+		return err
+	})
+	return states, err
 }
 
-// open returns a provider for one call; its Close closes the database too.
-func open(databaseURL string, files fs.FS, how []Option) (*goose.Provider, error) {
+// withProvider calls do with the runner of the files. The error begins with what is done.
+func withProvider(what, databaseURL string, files fs.FS, how []Option, do func(*goose.Provider) error) error {
 	config, err := parse(databaseURL, how)
 	if err != nil {
-		return nil, err
+		return wrap(what, err)
 	}
 	config.RuntimeParams["timezone"] = "UTC" // goose stores its times without a zone
 	// Once a second for ten minutes: longer than a migration should take, and
 	// far shorter than the job's own time-out.
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 600))
 	if err != nil {
-		return nil, err
+		return wrap(what, err)
 	}
 	db := stdlib.OpenDB(*config)
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, files,
 		goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
-	if err != nil {
-		return nil, errors.Join(err, db.Close())
+	if err == nil {
+		err = do(provider)
 	}
-	return provider, nil
+	return wrap(what, errors.Join(err, db.Close()))
 }

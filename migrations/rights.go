@@ -69,8 +69,8 @@ func rightsOf(functions []string) (map[string][]string, error) {
 }
 
 // exactly returns the statements that leave a role with these rights and no others. The role can also
-// read the tables and the sequences' last values.
-func exactly(role string, tables []string, rights map[string][]string) (statements []string) {
+// read the sequences' last values.
+func exactly(role string, rights map[string][]string) (statements []string) {
 	to := pgx.Identifier{role}.Sanitize()
 	statements = append(statements,
 		"revoke all on all tables in schema public from "+to,
@@ -78,9 +78,6 @@ func exactly(role string, tables []string, rights map[string][]string) (statemen
 		"revoke all on all routines in schema public from "+to,
 		"grant usage on schema public to "+to,
 		"grant select on all sequences in schema public to "+to)
-	for _, table := range tables {
-		statements = append(statements, on(table, "select", []string{role}))
-	}
 	for _, object := range slices.Sorted(maps.Keys(rights)) {
 		statements = append(statements, "grant "+strings.Join(rights[object], ", ")+" on "+object+" to "+to)
 	}

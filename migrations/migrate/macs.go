@@ -14,11 +14,7 @@ const (
 )
 
 func macs(ctx context.Context, c call, how []migrations.Option) error {
-	set := migrations.RequireMACs
-	if c.command == allowUnmarked {
-		set = migrations.AllowUnmarked
-	}
-	rule, err := set(ctx, c.databaseURL, c.by, c.reason, how...)
+	rule, err := migrations.RequireMACs(ctx, c.databaseURL, c.command == requireMACs, c.by, c.reason, how...)
 	switch {
 	case err != nil:
 		return err

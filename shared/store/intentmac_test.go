@@ -94,14 +94,14 @@ func TestIntentsWithoutAMAC(t *testing.T) {
 		return db.Create(t.Context(), intent(alice, uuid.NewString()), 100)
 	}
 	old := check.Value(unmarked())(t).TxID
-	first, err := migrations.RequireMACs(t.Context(), db.URL, "ann", "the last old function has ended")
+	first, err := migrations.RequireMACs(t.Context(), db.URL, true, "ann", "the last old function has ended")
 	if err != nil || !first.Changed || first.Unmarked != 1 {
 		t.Fatalf("require MACs: got %+v, %v; want it changed, with one intent that has none", first, err)
 	}
 	check.Equal(t, "an intent without a MAC", storetest.Violated(unmarked()), "intents_have_a_mac")
 	s, _ := marking(t, db, false)
 	created := check.Value(s.Create(t.Context(), store.Intent{TxID: uuid.NewString(), Submitter: alice, RequestID: "new", Caller: "shop", Payload: []byte(`{}`), Fingerprint: sha256.Sum256([]byte(`{}`))}, 100))(t)
-	again, err := migrations.RequireMACs(t.Context(), db.URL, "ann", "to be sure")
+	again, err := migrations.RequireMACs(t.Context(), db.URL, true, "ann", "to be sure")
 	if err != nil || again.Changed || again.Upto != first.Upto {
 		t.Errorf("again: got %+v, %v; want nothing changed, and the same last intent as %+v", again, err, first)
 	}
@@ -114,7 +114,7 @@ func TestIntentsWithoutAMAC(t *testing.T) {
 	if done := write(t, db, txmanager.Commit{Lease: taken.State.Lease, Allocations: allocations(taken.State, true), LeaseEnd: txmanager.ReleaseAnyway}); done.Allocated != 2 {
 		t.Errorf("bound: got %d, want both", done.Allocated)
 	}
-	check.Equal(t, "the rule is changed back", check.Value(migrations.AllowUnmarked(t.Context(), db.URL, "ann", "back to the old release"))(t).Changed, true)
+	check.Equal(t, "the rule is changed back", check.Value(migrations.RequireMACs(t.Context(), db.URL, false, "ann", "back to the old release"))(t).Changed, true)
 	check.Err(t, "an intent without a MAC, allowed again", nil)(unmarked())
 }
 
@@ -147,7 +147,7 @@ func TestWhatWaitsForAKeyIsPassedOver(t *testing.T) {
 func TestWhatHasNoMACIsNeverBound(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 9, alice)
-	check.OK(t)(migrations.RequireMACs(t.Context(), db.URL, "ann", "a test"))
+	check.OK(t)(migrations.RequireMACs(t.Context(), db.URL, true, "ann", "a test"))
 	for what, row := range map[string]string{
 		"a tombstone":         `values (gen_random_uuid(), $1, 'stone', 'transfer', sha256('{}'), 'FAILED', 'CANCELLED')`,
 		"a request of a loss": `values (gen_random_uuid(), $1, 'named', '', sha256('recorded'), 'QUEUED', null)`,

@@ -139,7 +139,7 @@ const template = "migrated_unmarked"
 func migrate(ctx context.Context, url string) error {
 	_, err := migrations.Up(ctx, url, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	if err == nil {
-		_, err = migrations.AllowUnmarked(ctx, url, "storetest", "tests of other things")
+		_, err = migrations.RequireMACs(ctx, url, false, "storetest", "tests of other things")
 	}
 	return err
 }
