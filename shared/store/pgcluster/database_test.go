@@ -121,7 +121,7 @@ func TestSetClockMovesTheServersClock(t *testing.T) {
 	if library == "" {
 		t.Skip("libfaketime is not installed: apt-get install libfaketime")
 	}
-	c := launch(t, Options{ClockLibrary: library}, randomPort)
+	c := launch(t, Options{ClockLibrary: library})
 	conn := connect(t, c.URL("postgres"))
 	for _, offset := range []time.Duration{time.Hour, -time.Hour, 0} {
 		check.OK(t)(c.SetClock(offset))

@@ -2,10 +2,12 @@ package pgcluster
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/user"
@@ -13,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/fencepost/fencepost/shared/store/internal/results"
 )
@@ -33,9 +34,9 @@ type keeper struct {
 	cmd *exec.Cmd
 
 	mu      sync.Mutex // one order at a time
-	orders  *os.File
-	answers *os.File
-	lines   *bufio.Reader
+	orders  io.WriteCloser
+	answers io.ReadCloser
+	lines   *bufio.Reader // of answers
 }
 
 // startKeeper starts the keeper of a new folder inside parent. clockLibrary is
@@ -45,28 +46,21 @@ func startKeeper(parent, binaries, clockLibrary string) (*keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	in, orders, err := os.Pipe()
-	if err != nil {
-		return nil, fmt.Errorf("make pipe: %w", err)
-	}
-	defer in.Close()
-	answers, out, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("make pipe: %w", err), orders.Close())
-	}
-	defer out.Close()
-
 	cmd := exec.Command("/bin/sh", "-c", keeperScript, "keeper", parent, binaries)
-	cmd.Stdin, cmd.Stdout = in, out
-	cmd.Stderr = out // until the script has a log
-	cmd.Dir = "/"    // the server's account may not be able to read the working directory
+	orders, errIn := cmd.StdinPipe()
+	answers, errOut := cmd.StdoutPipe()
+	cmd.Stderr = cmd.Stdout // until the script has a log
+	cmd.Dir = "/"           // the server's account may not be able to read the working directory
 	// The caller's PG* variables must not reach the server, and its messages must be in the language
 	// that isPortTaken reads.
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
 	cmd.Env = append(cmd.Env, clockEnvironment(clockLibrary)...)
 	cmd.SysProcAttr = attributes
+	if err := cmp.Or(errIn, errOut); err != nil {
+		return nil, fmt.Errorf("make pipe: %w", err)
+	}
 	if err := cmd.Start(); err != nil {
-		return nil, errors.Join(fmt.Errorf("start keeper: %w", err), orders.Close(), answers.Close())
+		return nil, fmt.Errorf("start keeper: %w", err)
 	}
 	return &keeper{cmd: cmd, orders: orders, answers: answers, lines: bufio.NewReader(answers)}, nil
 }
@@ -92,7 +86,7 @@ func (k *keeper) order(ctx context.Context, line string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	name, _, _ := strings.Cut(line, " ")
-	_, err := k.orders.WriteString(line + "\n")
+	_, err := io.WriteString(k.orders, line+"\n")
 	if errors.Is(err, os.ErrClosed) {
 		err = errStopped
 	}
@@ -108,7 +102,7 @@ func (k *keeper) order(ctx context.Context, line string) error {
 
 // answer reads one line. The caller holds mu.
 func (k *keeper) answer(ctx context.Context) (string, error) {
-	unhook := context.AfterFunc(ctx, func() { _ = k.answers.SetReadDeadline(time.Unix(1, 0)) })
+	unhook := context.AfterFunc(ctx, func() { _ = k.answers.Close() })
 	line, err := k.lines.ReadString('\n')
 	if !unhook() {
 		_ = k.orders.Close()
@@ -126,12 +120,7 @@ func (k *keeper) end() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	_ = k.orders.Close() // closed already if an order was given up
-	err := k.cmd.Wait()
-	_ = k.answers.Close()
-	if err != nil {
-		return fmt.Errorf("remove %s: %w", k.dir, err)
-	}
-	return nil
+	return results.Wrap(k.cmd.Wait(), "remove %s", k.dir)
 }
 
 // logEnd returns the last lines of the server's log.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/fencepost/fencepost/shared/store/internal/results"
 )
 
@@ -25,23 +23,15 @@ func (c *Cluster) PutBack(ctx context.Context) error {
 // Upgrade stops the server normally, runs pg_upgrade on its data to the same version, and starts it at
 // the same port. The system identifier is new, and nothing is lost.
 func (c *Cluster) Upgrade(ctx context.Context) error {
-	err := c.openTemplates(ctx)
+	err := c.execute(ctx, openTemplates)
 	if err == nil {
 		err = c.replace(ctx, "stop fast", "upgrade")
 	}
 	return results.Wrap(err, "upgrade Postgres")
 }
 
-// openTemplates lets the templates accept connections: pg_upgrade refuses a cluster with a database
-// that accepts none.
-func (c *Cluster) openTemplates(ctx context.Context) error {
-	for name := range c.templates.Range {
-		if err := c.execute(ctx, "alter database "+pgx.Identifier{name.(string)}.Sanitize()+" with allow_connections true"); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// openTemplates lets the templates accept connections: of databases that accept none pg_upgrade takes only template0.
+const openTemplates = `update pg_database set datallowconn = true where datname <> 'template0'`
 
 func (c *Cluster) replace(ctx context.Context, orders ...string) error {
 	for _, order := range append(orders, "start") {
@@ -55,7 +45,7 @@ func (c *Cluster) replace(ctx context.Context, orders ...string) error {
 // Replica starts a standby of the cluster, which streams its log and accepts read-only connections. It
 // has the cluster's password and another port. The caller must call [Cluster.Stop].
 func (c *Cluster) Replica(ctx context.Context) (*Cluster, error) {
-	return launchCluster(ctx, c.opts, randomPort, c.password, fmt.Sprintf("follow %d %s", c.port, c.password))
+	return start(ctx, c.opts, c.password, fmt.Sprintf("follow %d %s", c.port, c.password))
 }
 
 // Promote ends the recovery of a [Cluster.Replica], which begins a new timeline. It returns when the

@@ -57,7 +57,7 @@ func TestFindVersionOfThisMachine(t *testing.T) {
 		t.Skip("Left out: ", err)
 	}
 	check.OK(t)(err)
-	c := launch(t, Options{Binaries: folder, SharedBuffersMB: 16}, randomPort)
+	c := launch(t, Options{Binaries: folder, SharedBuffersMB: 16})
 	check.Equal(t, "version", scan[int](t, connect(t, c.URL("postgres")), "select current_setting('server_version_num')::int / 10000"), major)
 	check.Err(t, "a version that is nowhere", ErrNoVersion)(FindVersion(1))
 }
@@ -65,7 +65,7 @@ func TestFindVersionOfThisMachine(t *testing.T) {
 // A restored backup has its rows and the unchanged identity.
 func TestABackupThatIsPutBackKeepsTheIdentity(t *testing.T) {
 	t.Parallel()
-	c := launch(t, Options{Binaries: tools(t), SharedBuffersMB: 16}, randomPort)
+	c := launch(t, Options{Binaries: tools(t), SharedBuffersMB: 16})
 	rowsIn(t, c, 10)
 	before := identityOf(t, c)
 	check.OK(t)(c.Backup(t.Context()))
@@ -75,11 +75,12 @@ func TestABackupThatIsPutBackKeepsTheIdentity(t *testing.T) {
 	check.Equal(t, "identity", identityOf(t, c), before)
 }
 
-// pg_upgrade loses nothing and makes a new system identifier.
+// pg_upgrade accepts a cluster with templates, loses nothing and makes a new system identifier.
 func TestUpgradeMakesAnotherSystem(t *testing.T) {
 	t.Parallel()
-	c := launch(t, Options{Binaries: tools(t), SharedBuffersMB: 16}, randomPort)
+	c := launch(t, Options{Binaries: tools(t), SharedBuffersMB: 16})
 	rowsIn(t, c, 10)
+	check.OK(t)(c.Template(t.Context(), "closed", oneRow))
 	before := identityOf(t, c)
 	check.OK(t)(c.Upgrade(t.Context()))
 	wantRows(t, c, 10)
@@ -92,7 +93,7 @@ func TestUpgradeMakesAnotherSystem(t *testing.T) {
 // timeline.
 func TestPromotionBeginsATimeline(t *testing.T) {
 	t.Parallel()
-	c := launch(t, Options{Binaries: tools(t), SharedBuffersMB: 16}, randomPort)
+	c := launch(t, Options{Binaries: tools(t), SharedBuffersMB: 16})
 	before := identityOf(t, c)
 	r := check.Value(c.Replica(t.Context()))(t)
 	t.Cleanup(func() {

@@ -32,9 +32,6 @@ type Options struct {
 	// they still survive a crash of Postgres.
 	Fsync bool
 
-	// MaxConnections is max_connections; 0 means 200.
-	MaxConnections int
-
 	// SharedBuffersMB is shared_buffers in MiB; 0 means 128.
 	SharedBuffersMB int
 
@@ -44,6 +41,8 @@ type Options struct {
 	// ClockLibrary is the path of libfaketime, see [FindClockLibrary]. With it
 	// [Cluster.SetClock] moves the server's clock. Empty: the clock is the machine's.
 	ClockLibrary string
+
+	nextPort func() (int, error) // the source of ports to try; nil: [randomPort]
 }
 
 // Cluster is a running Postgres cluster. Its methods can be called concurrently.
@@ -66,17 +65,15 @@ type Cluster struct {
 // A root process runs the server as the user `postgres` or, if there is none, `nobody`. If the machine has
 // no server the error says what to install.
 func Start(ctx context.Context, opts Options) (*Cluster, error) {
-	return start(ctx, opts, randomPort)
-}
-
-// start is Start with the source of ports to try.
-func start(ctx context.Context, opts Options, nextPort func() (int, error)) (*Cluster, error) {
+	if opts.nextPort == nil {
+		opts.nextPort = randomPort
+	}
 	password := rand.Text()
-	return launchCluster(ctx, opts, nextPort, password, "init "+password)
+	return start(ctx, opts, password, "init "+password)
 }
 
-// launchCluster starts a cluster whose data the keeper creates by the given order.
-func launchCluster(ctx context.Context, opts Options, nextPort func() (int, error), password, make string) (*Cluster, error) {
+// start starts a cluster whose data the keeper creates by the given order.
+func start(ctx context.Context, opts Options, password, make string) (*Cluster, error) {
 	binaries := opts.Binaries
 	if binaries == "" {
 		var err error
@@ -92,7 +89,7 @@ func launchCluster(ctx context.Context, opts Options, nextPort func() (int, erro
 		keeper: keeper, password: password, opts: opts,
 		stop: sync.OnceValue(keeper.end),
 	}
-	if err := c.boot(ctx, nextPort, make); err != nil {
+	if err := c.boot(ctx, make); err != nil {
 		return nil, fmt.Errorf("start Postgres: %w", errors.Join(err, c.Stop()))
 	}
 	return c, nil
@@ -118,7 +115,7 @@ func parentFolder(opts Options) string {
 
 // boot starts a cluster's server after its keeper, and returns when it accepts connections. The order
 // make creates its data.
-func (c *Cluster) boot(ctx context.Context, nextPort func() (int, error), make string) error {
+func (c *Cluster) boot(ctx context.Context, make string) error {
 	if err := c.keeper.folder(ctx); err != nil {
 		return err
 	}
@@ -128,7 +125,7 @@ func (c *Cluster) boot(ctx context.Context, nextPort func() (int, error), make s
 	const tries = 5
 	var err error
 	for range tries {
-		if c.port, err = nextPort(); err != nil {
+		if c.port, err = c.opts.nextPort(); err != nil {
 			return err
 		}
 		if err = c.configure(); err != nil {
@@ -153,13 +150,13 @@ func (c *Cluster) configure() error {
 	text := fmt.Sprintf(`listen_addresses = '127.0.0.1'
 port = %d
 unix_socket_directories = '%s'
-max_connections = %d
+max_connections = 200
 shared_buffers = %dMB
 fsync = %t
 max_prepared_transactions = 0
 timezone = 'UTC'
 log_timezone = 'UTC'
-`, c.port, c.keeper.dir, cmp.Or(opts.MaxConnections, 200), cmp.Or(opts.SharedBuffersMB, 128), opts.Fsync)
+`, c.port, c.keeper.dir, cmp.Or(opts.SharedBuffersMB, 128), opts.Fsync)
 	if major, err := os.ReadFile(filepath.Join(c.keeper.dir, "data", "PG_VERSION")); err == nil && strings.TrimSpace(string(major)) != "15" {
 		text += "scram_iterations = 1\n" // as the keeper's: of the passwords of roles, which are random too
 	}

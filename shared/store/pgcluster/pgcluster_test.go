@@ -18,9 +18,9 @@ import (
 )
 
 // launch starts a cluster that ends with the test.
-func launch(t *testing.T, opts Options, nextPort func() (int, error)) *Cluster {
+func launch(t *testing.T, opts Options) *Cluster {
 	t.Helper()
-	c := check.Value(start(t.Context(), opts, nextPort))(t)
+	c := check.Value(Start(t.Context(), opts))(t)
 	t.Cleanup(func() {
 		check.Err(t, "stop", nil)(c.Stop())
 	})
@@ -81,7 +81,7 @@ func alive(pid int) bool {
 // the time of tests.
 func TestPasswordsAreHashedOnce(t *testing.T) {
 	t.Parallel()
-	c := launch(t, Options{}, randomPort)
+	c := launch(t, Options{})
 	conn := connect(t, c.URL("postgres"))
 	if scan[int](t, conn, "select current_setting('server_version_num')::int") < 160_000 {
 		t.Skip("Postgres 15 has a fixed number of rounds")
@@ -102,14 +102,14 @@ func TestStartAppliesTheOptions(t *testing.T) {
 			map[string]string{"fsync": "off", "max_connections": "200", "shared_buffers": "128MB"},
 		},
 		"durable": {
-			Options{Fsync: true, MaxConnections: 30, SharedBuffersMB: 16},
-			map[string]string{"fsync": "on", "max_connections": "30", "shared_buffers": "16MB"},
+			Options{Fsync: true, SharedBuffersMB: 16},
+			map[string]string{"fsync": "on", "max_connections": "200", "shared_buffers": "16MB"},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := launch(t, test.opts, randomPort)
+			c := launch(t, test.opts)
 			conn := connect(t, c.URL("postgres"))
 			test.want["max_prepared_transactions"] = "0"
 			test.want["TimeZone"] = "UTC"
@@ -128,7 +128,7 @@ func TestStartAppliesTheOptions(t *testing.T) {
 
 func TestOnlyThePasswordOpensTheCluster(t *testing.T) {
 	t.Parallel()
-	c := launch(t, Options{}, randomPort)
+	c := launch(t, Options{})
 	for _, host := range []string{"127.0.0.1", c.keeper.dir} {
 		config := check.Value(pgx.ParseConfig(c.URL("postgres")))(t)
 		config.Host = host
@@ -150,24 +150,24 @@ func TestStartTakesAnotherPortWhenItsPortIsTaken(t *testing.T) {
 	taken := check.Value(net.Listen("tcp4", "127.0.0.1:0"))(t)
 	defer taken.Close()
 	tries := 0
-	c := launch(t, Options{}, func() (int, error) {
+	c := launch(t, Options{nextPort: func() (int, error) {
 		if tries++; tries < 3 {
 			return taken.Addr().(*net.TCPAddr).Port, nil
 		}
 		return randomPort()
-	})
+	}})
 	check.Equal(t, "tries", tries, 3)
 	connect(t, c.URL("postgres"))
 }
 
 func TestStartTellsWhatTheServerSays(t *testing.T) {
 	t.Parallel()
-	c, err := Start(t.Context(), Options{MaxConnections: -1})
+	c, err := Start(t.Context(), Options{SharedBuffersMB: -1})
 	if err == nil {
 		_ = c.Stop()
-		t.Fatal("start with max_connections -1: got no error")
+		t.Fatal("start with shared_buffers -1MB: got no error")
 	}
-	if want := `-1 is outside the valid range for parameter "max_connections"`; !strings.Contains(err.Error(), want) {
+	if want := `is outside the valid range for parameter "shared_buffers"`; !strings.Contains(err.Error(), want) {
 		t.Errorf("error: got %v, want it to contain %q", err, want)
 	}
 }
@@ -175,10 +175,10 @@ func TestStartTellsWhatTheServerSays(t *testing.T) {
 func TestStartGivesUpWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	c, err := start(ctx, Options{}, func() (int, error) {
+	c, err := Start(ctx, Options{nextPort: func() (int, error) {
 		cancel()
 		return randomPort()
-	})
+	}})
 	if err == nil {
 		_ = c.Stop()
 	}
@@ -190,7 +190,7 @@ func TestRestartKeepsWhatWasCommitted(t *testing.T) {
 	for name, immediate := range map[string]bool{"fast": false, "immediate": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := launch(t, Options{}, randomPort)
+			c := launch(t, Options{})
 			before := connect(t, c.URL("postgres"))
 			execute(t, before, "create table written (n int)")
 			execute(t, before, "insert into written select generate_series(1, 1000)")
@@ -217,7 +217,7 @@ func assertRecovered(t *testing.T, c *Cluster, want bool) {
 
 func TestRestartStartsAServerThatDied(t *testing.T) {
 	t.Parallel()
-	c := launch(t, Options{}, randomPort)
+	c := launch(t, Options{})
 	server := serverPID(t, c.keeper.dir)
 	check.OK(t)(syscall.Kill(server, syscall.SIGQUIT))
 	await(t, "the server is gone", func() bool { return !alive(server) })
@@ -227,7 +227,7 @@ func TestRestartStartsAServerThatDied(t *testing.T) {
 
 func TestStopEndsTheServerAndRemovesTheFolder(t *testing.T) {
 	t.Parallel()
-	c := launch(t, Options{}, randomPort)
+	c := launch(t, Options{})
 	server := serverPID(t, c.keeper.dir)
 	connect(t, c.URL("postgres"))
 	for range 2 {
