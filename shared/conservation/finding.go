@@ -100,11 +100,9 @@ func (s Sum) Minus(t Sum) Sum {
 }
 
 // String returns s as a decimal number.
-func (s Sum) String() string { return s.big().String() }
-
-func (s Sum) big() *big.Int {
+func (s Sum) String() string {
 	b := new(big.Int).Lsh(big.NewInt(s.hi), 64)
-	return b.Add(b, new(big.Int).SetUint64(s.lo))
+	return b.Add(b, new(big.Int).SetUint64(s.lo)).String()
 }
 
 // ParseSum is the inverse of String. It rejects text that is not a whole number of at most 127

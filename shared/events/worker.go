@@ -132,12 +132,10 @@ func (t *delivery) call(ctx context.Context) (taken int, answer *Answer, err err
 // publish calls p. It has accepted nothing if it panics or counts events that it was not given. It must
 // name an error if it accepted none, since the queue would otherwise repeat at once.
 func publish(ctx context.Context, p txmanager.DomainEventPublisher, all []txmanager.Event) (taken int, err error) {
-	defer func() {
-		if panicked := recover(); panicked != nil {
-			taken, err = 0, fmt.Errorf("the publisher panicked: %v", panicked)
-		}
-	}()
-	switch taken, err = p.Publish(ctx, all); {
+	panicked := txmanager.PanicOf(func() { taken, err = p.Publish(ctx, all) })
+	switch {
+	case panicked != nil:
+		return 0, fmt.Errorf("the publisher panicked: %v", panicked)
 	case taken < 0 || taken > len(all):
 		return 0, fmt.Errorf("the publisher accepted %d of %d events", taken, len(all))
 	case taken == len(all):

@@ -1,10 +1,12 @@
 package conservation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -132,35 +134,28 @@ func orderAdjustment(ctx context.Context, tx pgx.Tx, o AdjustmentOrder) (d due, 
 // difference returns the operation that makes both equal, and its amount.
 func difference(expected, got string, journal bool) (op transfer.Op, units, found uint64, err error) {
 	sum, err := conservation.ParseSum(expected)
-	if err != nil {
-		return "", 0, 0, err
-	}
-	balance, err := conservation.ParseSum(got)
-	if err != nil {
+	balance, errGot := conservation.ParseSum(got)
+	if err = cmp.Or(err, errGot); err != nil {
 		return "", 0, 0, err
 	}
 	if found, err = strconv.ParseUint(got, 10, 64); err != nil {
 		return "", 0, 0, ErrOutOfRange
 	}
-	text := balance.Minus(sum).String()
-	more := text[0] != '-'
-	if !more {
-		text = text[1:]
-	}
+	text, less := strings.CutPrefix(balance.Minus(sum).String(), "-")
 	if units, err = strconv.ParseUint(text, 10, 64); err != nil || units == 0 {
 		return "", 0, 0, ErrOutOfRange
 	}
 	switch {
-	case journal && more:
-		return transfer.JournalCredit, units, found, nil
-	case journal:
+	case journal && less:
 		return transfer.JournalDebit, units, found, nil
-	case more && units > found: // the journal's sum is below zero
+	case journal:
+		return transfer.JournalCredit, units, found, nil
+	case less:
+		return transfer.BalanceCredit, units, found, nil
+	case units > found: // the journal's sum is below zero
 		return "", 0, 0, ErrOutOfRange
-	case more:
-		return transfer.BalanceDebit, units, found, nil
 	}
-	return transfer.BalanceCredit, units, found, nil
+	return transfer.BalanceDebit, units, found, nil
 }
 
 func adjustFunding(ctx context.Context, tx pgx.Tx, a due) error {

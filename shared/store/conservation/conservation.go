@@ -25,13 +25,6 @@ func New(db *pgxpool.Pool) *Book { return &Book{db: db} }
 // supersededCode is the error code of the database's function conservation_advance.
 const supersededCode = "FP008"
 
-func superseded(err error) error {
-	if pg := results.Refusal(err); pg.Code == supersededCode {
-		return fmt.Errorf("%s: %w", pg.Message, conservation.ErrSuperseded)
-	}
-	return err
-}
-
 // resumable is the maximum age of a full run that another run continues.
 const resumable = `interval '1 hour'`
 

@@ -110,8 +110,11 @@ func (b *Book) Store(ctx context.Context, s conservation.Step) (out conservation
 			return putHalts(ctx, tx, s, &out)
 		})
 	}
+	if pg := results.Refusal(err); pg.Code == supersededCode {
+		err = fmt.Errorf("%s: %w", pg.Message, conservation.ErrSuperseded)
+	}
 	if err != nil {
-		return conservation.Stored{}, fmt.Errorf("store a step of the check: %w", superseded(err))
+		return conservation.Stored{}, fmt.Errorf("store a step of the check: %w", err)
 	}
 	return out, nil
 }
@@ -224,11 +227,12 @@ func putHalts(ctx context.Context, tx pgx.Tx, s conservation.Step, out *conserva
 		return err
 	}
 	for _, h := range conservation.Halts(s.Mode, open, out.Fresh, s.Halts) {
-		row := tx.QueryRow(ctx, halt, h.Scope, h.Account.UserID, h.Account.AssetID, whyHalted(h.Findings))
-		if err := row.Scan(&h.Scope, &h.Account.UserID, &h.Account.AssetID); err != nil {
+		made, err := results.One(ctx, tx, scanHalt, halt, h.Scope, h.Account.UserID, h.Account.AssetID, whyHalted(h.Findings))
+		if err != nil {
 			return err
 		}
-		out.Halts = append(out.Halts, h)
+		made.Findings = h.Findings
+		out.Halts = append(out.Halts, made)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package events
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -62,10 +61,8 @@ func (s *Log) AcquireDeliveryQueue(ctx context.Context, sub txmanager.Submitter,
 	b.Queue("begin")
 	b.Queue(acquireStream, sub, endpoint, owner, s.rules.Duration, s.rules.ClockSkewAllowance).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(&t.Held, &t.Token, &t.ExpiresAt, &t.FreeAt, &t.Now, &t.Failures, &t.NextAttemptAt, &t.Pending)
-		if t.There = !errors.Is(err, pgx.ErrNoRows); !t.There {
-			return nil
-		}
-		return err
+		t.There = err == nil
+		return results.Missing(err, nil)
 	})
 	b.Queue("commit")
 	queuePage(b, sub, endpoint, &t.Page)

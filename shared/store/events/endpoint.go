@@ -2,7 +2,6 @@ package events
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
@@ -48,10 +47,7 @@ select at from webhook_act
 // OpenTest implements [events.Store].
 func (s *Log) OpenTest(ctx context.Context, endpoint string, test int64) (at time.Time, open bool, err error) {
 	err = s.db.QueryRow(ctx, openTest, test, endpoint, events.TestWithin).Scan(&at)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return at, false, nil
-	}
-	return at, err == nil, results.Wrap(err, "read test %d of %s", test, endpoint)
+	return at, err == nil, results.Wrap(results.Missing(err, nil), "read test %d of %s", test, endpoint)
 }
 
 const answerTest = `

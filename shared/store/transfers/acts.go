@@ -201,7 +201,7 @@ func (s *Store) PostponeAct(ctx context.Context, id int64, unknown string, wait 
 
 // dueActs reads at most limit rows of each kind, and alternates them, so that many of one kind delay none of the other.
 const dueActs = `
-select act_id, clock_timestamp()
+select act_id
   from ((select act_id, row_number() over (order by next_at, act_id) as place, false as of_status
            from account_act
           where open and kind <> 'STATUS' and next_at <= (select clock_timestamp()) and (select is_accepted_database())
@@ -218,10 +218,7 @@ select act_id, clock_timestamp()
 // DueActs returns open acts that are due, and the database's time: at most limit deposits and withdrawals, and as many
 // statuses, alternately. Of each kind those come first that have been due for longest.
 func (s *Store) DueActs(ctx context.Context, limit int) (ids []int64, now time.Time, err error) {
-	ids, err = results.All(ctx, s.db, func(row pgx.CollectableRow) (id int64, err error) {
-		err = row.Scan(&id, &now)
-		return id, err
-	}, dueActs, limit)
+	ids, now, err = results.AllNow(ctx, s.db, pgx.RowTo[int64], dueActs, limit)
 	return ids, now, results.Wrap(err, "list due acts")
 }
 

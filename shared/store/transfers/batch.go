@@ -72,20 +72,6 @@ type written struct {
 	now   transfer.Transfer
 }
 
-// newWrites is the group of writes that share round trips and commits. Two writes of one transfer do
-// not share: each is evaluated on the row that the other one left.
-func (s *Store) newWrites() *batch.Group[write, written] {
-	return batch.New(batch.Options[write, written]{
-		Send:      s.writeAll,
-		Key:       write.reqID,
-		MaxCalls:  maxBatchWrites,
-		Timeout:   batchTimeout,
-		SlowAfter: slowWriteAfter,
-		Alone:     maxAlone,
-		Lane:      &s.lane,
-	})
-}
-
 // writeAll makes all writes in one round trip and one commit: begin, lock, write, commit. After an error each
 // write is unknown, unless the transaction was rolled back because of one of them. Where a write changed
 // nothing, another round trip reads the stored transfer.

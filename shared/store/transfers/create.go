@@ -188,7 +188,7 @@ func (t *transaction) queueFinds(b *pgx.Batch) {
 	b.Queue(findCreated, users, cids, reqs).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var place int
-			found, err := scanTransfer(placedRow{rows, &place})
+			found, err := scanTransferAnd(rows, &place)
 			if err != nil {
 				return err
 			}
@@ -197,15 +197,6 @@ func (t *transaction) queueFinds(b *pgx.Batch) {
 		return rows.Err()
 	})
 }
-
-// placedRow is a row of [transferColumns] with its place behind it.
-type placedRow struct {
-	pgx.Rows
-	place *int
-}
-
-// Scan implements [pgx.Row].
-func (r placedRow) Scan(targets ...any) error { return r.Rows.Scan(append(targets, r.place)...) }
 
 // Create implements [transfer.Store]: begin, insert, commit, in one round trip and one commit, shared with
 // concurrent writes. Only a request that was not stored takes more round trips: one finds the stored transfer of

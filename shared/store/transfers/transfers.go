@@ -25,7 +25,7 @@ import (
 type Store struct {
 	db     *pgxpool.Pool
 	lane   batch.Lane                   // of the writes, and of the calls to Funding
-	writes *batch.Group[write, written] // creates, transitions and postponements
+	writes *batch.Group[write, written] // creates, transitions and postponements, which share round trips and commits
 }
 
 var (
@@ -36,7 +36,15 @@ var (
 // New uses the pool of s; its owner closes it.
 func New(s *store.Store) *Store {
 	own := &Store{db: s.Pool(), lane: batch.Lane{Pause: lanePause}}
-	own.writes = own.newWrites()
+	own.writes = batch.New(batch.Options[write, written]{
+		Send:      own.writeAll,
+		Key:       write.reqID, // two writes of one transfer do not share: each is evaluated on the row that the other one left
+		MaxCalls:  maxBatchWrites,
+		Timeout:   batchTimeout,
+		SlowAfter: slowWriteAfter,
+		Alone:     maxAlone,
+		Lane:      &own.lane,
+	})
 	return own
 }
 
@@ -74,13 +82,16 @@ const (
 )
 
 // scanTransfer reads one row of [transferColumns].
-func scanTransfer(row pgx.CollectableRow) (transfer.Transfer, error) {
+func scanTransfer(row pgx.CollectableRow) (transfer.Transfer, error) { return scanTransferAnd(row) }
+
+// scanTransferAnd reads one row of [transferColumns] with further columns behind it.
+func scanTransferAnd(row pgx.CollectableRow, further ...any) (transfer.Transfer, error) {
 	var t transfer.Transfer
 	var p transfer.Payout
-	err := row.Scan(&t.ID, &t.ReqID, &t.CID, &t.UserID, &t.AssetID, &t.Asset, &t.Precision, &t.Units, &t.Type,
+	err := row.Scan(append([]any{&t.ID, &t.ReqID, &t.CID, &t.UserID, &t.AssetID, &t.Asset, &t.Precision, &t.Units, &t.Type,
 		&t.State, &t.Reason, &t.RetryCount, &t.Failures, &t.LastUnknown,
 		&t.NextAttemptAt, &t.StateAt, &t.CreatedAt, &t.UpdatedAt, &t.Now, &t.Foreign,
-		&p.Submitter, &p.ChainID, &p.Token, &p.Address, &p.BaseUnits, &p.Payload)
+		&p.Submitter, &p.ChainID, &p.Token, &p.Address, &p.BaseUnits, &p.Payload}, further...)...)
 	if p.Payload != nil {
 		t.Payout = &p
 	}
