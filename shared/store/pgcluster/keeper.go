@@ -70,14 +70,13 @@ func (k *keeper) folder(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	dir, err := k.answer(ctx)
-	if err != nil {
-		return fmt.Errorf("make a temporary folder: %w", err)
+	if err == nil && !filepath.IsAbs(dir) {
+		err = errors.New(dir) // the error text of the failed tool
 	}
-	if !filepath.IsAbs(dir) { // the error text of the failed tool
-		return fmt.Errorf("make a temporary folder: %s", dir)
+	if err == nil {
+		k.dir = dir
 	}
-	k.dir = dir
-	return nil
+	return results.Wrap(err, "make a temporary folder")
 }
 
 // order makes the keeper carry out one line. A failed order returns an error with the end of the log.
