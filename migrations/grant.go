@@ -65,7 +65,7 @@ func (to Grants) statements(ctx context.Context, conn *pgx.Conn) (statements []s
 	if err != nil {
 		return nil, err
 	}
-	read := "grant select on " + names(all) + " to "
+	tables := names(all)
 	if len(to.Functions) > 0 {
 		if statements, err = ofTheirOwner(ctx, conn); err != nil {
 			return nil, err
@@ -76,10 +76,11 @@ func (to Grants) statements(ctx context.Context, conn *pgx.Conn) (statements []s
 		if err != nil {
 			return nil, fmt.Errorf("to %s: %w", role, err)
 		}
-		statements = append(append(statements, exactly(role, rights)...), read+names([]string{role}))
+		statements = append(statements, exactly(role, tables, rights)...)
 	}
 	if len(to.Readers) > 0 {
-		statements = append(statements, read+names(to.Readers), "grant usage on schema public to "+names(to.Readers))
+		readers := names(to.Readers)
+		statements = append(statements, "grant select on "+tables+" to "+readers, "grant usage on schema public to "+readers)
 	}
 	return statements, nil
 }
@@ -147,7 +148,7 @@ select relname
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// names lists roles or tables.
+// names quotes and joins the names of roles or tables.
 func names(all []string) string {
 	quoted := make([]string, len(all))
 	for i, name := range all {

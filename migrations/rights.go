@@ -69,15 +69,16 @@ func rightsOf(functions []string) (map[string][]string, error) {
 }
 
 // exactly returns the statements that leave a role with these rights and no others. The role can also
-// read the sequences' last values.
-func exactly(role string, rights map[string][]string) (statements []string) {
+// read the tables and the sequences' last values.
+func exactly(role, tables string, rights map[string][]string) (statements []string) {
 	to := pgx.Identifier{role}.Sanitize()
 	statements = append(statements,
 		"revoke all on all tables in schema public from "+to,
 		"revoke all on all sequences in schema public from "+to,
 		"revoke all on all routines in schema public from "+to,
 		"grant usage on schema public to "+to,
-		"grant select on all sequences in schema public to "+to)
+		"grant select on all sequences in schema public to "+to,
+		"grant select on "+tables+" to "+to)
 	for _, object := range slices.Sorted(maps.Keys(rights)) {
 		statements = append(statements, "grant "+strings.Join(rights[object], ", ")+" on "+object+" to "+to)
 	}
