@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/conservation/snapshot"
+	checks "github.com/fencepost/fencepost/shared/store/conservation"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -70,9 +71,6 @@ func entries(read []entry) []transfer.Entry {
 	return all
 }
 
-// balancesPerStatement bounds the rows of one statement, so that it ends before its time-out.
-const balancesPerStatement = 20_000
-
 // Point implements [conservation.Journal]. It reads the rest of the journal and all balances from one snapshot.
 func (l *Ledger) Point(ctx context.Context, after conservation.Cursor) (p conservation.Point, err error) {
 	seen, err := snapshot.Parse(string(after))
@@ -93,7 +91,7 @@ func (l *Ledger) Point(ctx context.Context, after conservation.Cursor) (p conser
 			return err
 		}
 		p.Entries = entries(read)
-		p.Balances, err = balances(ctx, tx)
+		p.Balances, err = checks.ReadSums(ctx, tx, balances)
 		return err
 	})
 	if err != nil {
@@ -102,28 +100,10 @@ func (l *Ledger) Point(ctx context.Context, after conservation.Cursor) (p conser
 	return p, nil
 }
 
-// balances reads all balances in units.
-func balances(ctx context.Context, tx pgx.Tx) (map[conservation.Account]conservation.Sum, error) {
-	all := map[conservation.Account]conservation.Sum{}
-	var last conservation.Account
-	for {
-		rows, err := tx.Query(ctx, `
+// balances reads balances in units.
+const balances = `
 select user_id, asset_id, floor(available * 10::numeric ^ precision)::text
   from balances_tb
  where (user_id, asset_id) > ($1, $2) and account_type = 'FUNDING'
  order by user_id, asset_id
- limit $3`, last.UserID, last.AssetID, balancesPerStatement)
-		if err != nil {
-			return nil, err
-		}
-		before := len(all)
-		var units string
-		_, err = pgx.ForEachRow(rows, []any{&last.UserID, &last.AssetID, &units}, func() (err error) {
-			all[last], err = conservation.ParseSum(units)
-			return err
-		})
-		if err != nil || len(all)-before < balancesPerStatement {
-			return all, err
-		}
-	}
-}
+ limit $3`

@@ -79,28 +79,35 @@ func (b *Book) at(ctx context.Context, c conservation.Checkpoint, read func(pgx.
 // rowsPerStatement bounds the rows of one statement, so that it ends before its time-out.
 const rowsPerStatement = 20_000
 
-// Sums returns a side's sums.
-func (b *Book) Sums(ctx context.Context, c conservation.Checkpoint, side conservation.Side) (map[conservation.Account]conservation.Sum, error) {
+// ReadSums reads the sums of accounts: each row of the statement has a user, an asset and a sum as a text. The
+// statement reads the accounts after user $1 and asset $2 in their order, $3 at most.
+func ReadSums(ctx context.Context, tx pgx.Tx, statement string, args ...any) (map[conservation.Account]conservation.Sum, error) {
 	all := map[conservation.Account]conservation.Sum{}
-	err := b.at(ctx, c, func(tx pgx.Tx) error {
-		var last conservation.Account
-		for {
-			rows := results.Query(ctx, tx, `
+	var last conservation.Account
+	for {
+		rows := results.Query(ctx, tx, statement, append([]any{last.UserID, last.AssetID, rowsPerStatement}, args...)...)
+		before := len(all)
+		var units string
+		_, err := pgx.ForEachRow(rows, []any{&last.UserID, &last.AssetID, &units}, func() (err error) {
+			all[last], err = conservation.ParseSum(units)
+			return err
+		})
+		if err != nil || len(all)-before < rowsPerStatement {
+			return all, err
+		}
+	}
+}
+
+// Sums returns a side's sums.
+func (b *Book) Sums(ctx context.Context, c conservation.Checkpoint, side conservation.Side) (all map[conservation.Account]conservation.Sum, err error) {
+	err = b.at(ctx, c, func(tx pgx.Tx) (err error) {
+		all, err = ReadSums(ctx, tx, `
 select user_id, asset_id, units::text
   from conservation_sum
- where generation = $1 and side = $2 and (user_id, asset_id) > ($3, $4)
+ where (user_id, asset_id) > ($1, $2) and generation = $4 and side = $5
  order by user_id, asset_id
- limit $5`, c.Generation, side, last.UserID, last.AssetID, rowsPerStatement)
-			before := len(all)
-			var units string
-			_, err := pgx.ForEachRow(rows, []any{&last.UserID, &last.AssetID, &units}, func() (err error) {
-				all[last], err = conservation.ParseSum(units)
-				return err
-			})
-			if err != nil || len(all)-before < rowsPerStatement {
-				return err
-			}
-		}
+ limit $3`, c.Generation, side)
+		return err
 	})
 	return all, results.Wrap(err, "read the sums of %s", side)
 }
