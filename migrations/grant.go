@@ -65,6 +65,9 @@ func (to Grants) statements(ctx context.Context, conn *pgx.Conn) (statements []s
 	if err != nil {
 		return nil, err
 	}
+	if len(all) == 0 {
+		return nil, errors.New("the database has no tables yet: migrate it first")
+	}
 	tables := names(all)
 	if len(to.Functions) > 0 {
 		if statements, err = ofTheirOwner(ctx, conn); err != nil {

@@ -2,6 +2,7 @@ package pgcluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/fencepost/fencepost/shared/store/internal/results"
@@ -31,7 +32,7 @@ func (c *Cluster) Upgrade(ctx context.Context) error {
 }
 
 // openTemplates lets the templates accept connections: of databases that accept none pg_upgrade takes only template0.
-const openTemplates = `update pg_database set datallowconn = true where datname <> 'template0'`
+const openTemplates = `update pg_database set datallowconn = true where not datallowconn and datname <> 'template0'`
 
 func (c *Cluster) replace(ctx context.Context, orders ...string) error {
 	for _, order := range append(orders, "start") {
@@ -42,11 +43,24 @@ func (c *Cluster) replace(ctx context.Context, orders ...string) error {
 	return c.execute(ctx, "select")
 }
 
-// Replica starts a standby of the cluster, which streams its log and accepts read-only connections. It
-// has the cluster's password and another port. The caller must call [Cluster.Stop].
+// Replica starts a standby of the cluster, which accepts read-only connections. It has the cluster's password and
+// another port. The caller must call [Cluster.Stop]. When Replica returns, the standby streams the log: a normal
+// stop of the cluster waits for it.
 func (c *Cluster) Replica(ctx context.Context) (*Cluster, error) {
-	return start(ctx, c.opts, c.password, fmt.Sprintf("follow %d %s", c.port, c.password))
+	r, err := start(ctx, c.opts, c.password, fmt.Sprintf("follow %d %s", c.port, c.password))
+	if err != nil {
+		return nil, err
+	}
+	if err := r.execute(ctx, awaitStream); err != nil {
+		return nil, errors.Join(fmt.Errorf("wait for the replica to stream: %w", err), r.Stop())
+	}
+	return r, nil
 }
+
+// awaitStream ends when the standby streams its primary's log.
+const awaitStream = `do $$ begin
+  while not exists (select from pg_stat_wal_receiver where status = 'streaming') loop perform pg_sleep(0.02); end loop;
+end $$`
 
 // Promote ends the recovery of a [Cluster.Replica], which begins a new timeline. It returns when the
 // server accepts writes.
