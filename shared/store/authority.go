@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,39 +17,20 @@ import (
 // again.
 const epochTTL = 10 * time.Second
 
-// epochCache remembers the epoch that the last load or create came with.
-type epochCache struct{ kept atomic.Pointer[keptEpoch] }
-
-type keptEpoch struct {
-	epoch string
-	until time.Time // by the monotonic clock
-}
-
-func (e *epochCache) note(epoch string) {
-	if epoch != "" {
-		e.kept.Store(&keptEpoch{epoch, time.Now().Add(epochTTL)})
-	}
-}
-
-// last is the cached epoch; "" if it has expired or was never read.
-func (e *epochCache) last() string {
-	if kept := e.kept.Load(); kept != nil && !time.Now().After(kept.until) {
-		return kept.epoch
-	}
-	return ""
-}
+// thisDatabase is the one key of [Store.epoch].
+type thisDatabase struct{}
 
 // Epoch is the database's epoch, a part of every name that leaves the deployment. The value is
 // at most [epochTTL] old. Loads and creates return it too, so it is seldom queried.
 func (s *Store) Epoch(ctx context.Context) (string, error) {
-	if epoch := s.epochs.last(); epoch != "" {
+	epoch := s.epoch.last(thisDatabase{})
+	if epoch != "" {
 		return epoch, nil
 	}
-	var epoch string
 	if err := s.db.QueryRow(ctx, `select epoch from database_identity`).Scan(&epoch); err != nil {
 		return "", fmt.Errorf("read the epoch of the database: %w", err)
 	}
-	s.epochs.note(epoch)
+	s.epoch.note(thisDatabase{}, epoch)
 	return epoch, nil
 }
 
@@ -58,7 +38,7 @@ func (s *Store) Epoch(ctx context.Context) (string, error) {
 // one. It is "" if the submitter has none, or if this process has loaded nothing of it. In the
 // second case a task name may be used up; the sweep then enqueues again.
 func (s *Store) NameEpoch(sub txmanager.Submitter) string {
-	return s.names.get(sub)
+	return s.names.last(sub)
 }
 
 // protectAll opens PROTECT on every submitter. The database is not the one written last, so it

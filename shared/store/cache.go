@@ -15,55 +15,50 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// cache remembers what holds of some keys. A full one is emptied. The zero cache is empty, and remembers for ever.
-type cache[Key comparable] struct {
-	mu    sync.Mutex
-	seen  map[Key]time.Time
-	lasts time.Duration // of an entry; 0: for ever
+// cache remembers a value of each of some keys. The zero cache is empty. It remembers for ever, until it is full:
+// then it is emptied.
+type cache[Key, Value comparable] struct {
+	mu       sync.Mutex
+	seen     map[Key]noted[Value]
+	lasts    time.Duration // of an entry; 0: for ever
+	keepsAll bool          // it is never emptied
 }
 
-// maxCached is the largest number of entries of one cache.
+type noted[Value comparable] struct {
+	value Value
+	at    time.Time // by the monotonic clock
+}
+
+// maxCached is the largest number of entries of a cache that does not keep all.
 const maxCached = 10_000
 
-func (c *cache[Key]) has(k Key) bool {
+// last is the key's value; zero if it has expired or there is none.
+func (c *cache[Key, Value]) last(k Key) (v Value) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at, ok := c.seen[k]
-	return ok && (c.lasts == 0 || time.Since(at) < c.lasts)
+	if n, ok := c.seen[k]; ok && (c.lasts == 0 || time.Since(n.at) <= c.lasts) {
+		v = n.value
+	}
+	return v
 }
 
-// note adds the key if it holds, and otherwise removes it.
-func (c *cache[Key]) note(k Key, holds bool) {
+// note keeps the value of the key; the zero value removes the key.
+func (c *cache[Key, Value]) note(k Key, v Value) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !holds {
+	if v == *new(Value) {
 		delete(c.seen, k)
 		return
 	}
-	if c.seen == nil || len(c.seen) >= maxCached {
-		c.seen = make(map[Key]time.Time)
+	if c.seen == nil || len(c.seen) >= maxCached && !c.keepsAll {
+		c.seen = make(map[Key]noted[Value])
 	}
-	c.seen[k] = time.Now()
-}
-
-// nameEpochCache has the name epochs of submitters, as the last load or create returned them.
-// Only submitters that were released by resync have one.
-// It forgets none: without the epoch a task would get the name of one before the release.
-type nameEpochCache struct {
-	seen sync.Map // by submitter
-}
-
-func (n *nameEpochCache) note(s txmanager.Submitter, epoch string) {
-	if epoch == "" {
-		n.seen.Delete(s)
-		return
-	}
-	n.seen.Store(s, epoch)
+	c.seen[k] = noted[Value]{v, time.Now()}
 }
 
 // notedEpoch is a target of a scan: the cache keeps what a statement reads as the name epoch of a submitter.
 type notedEpoch struct {
-	names *nameEpochCache
+	names *cache[txmanager.Submitter, string]
 	of    *txmanager.Submitter
 }
 
@@ -75,12 +70,6 @@ func (n notedEpoch) ScanText(epoch pgtype.Text) error {
 
 // nameEpochOf is a target of a scan for the name epoch of a submitter, which an earlier target may have.
 func (s *Store) nameEpochOf(sub *txmanager.Submitter) notedEpoch { return notedEpoch{&s.names, sub} }
-
-func (n *nameEpochCache) get(s txmanager.Submitter) string {
-	epoch, _ := n.seen.Load(s)
-	text, _ := epoch.(string)
-	return text
-}
 
 // pairOf is the digest of a pair of [Store.usable].
 func pairOf(names []string, s txmanager.Submitter) [sha256.Size]byte {
@@ -104,7 +93,7 @@ func (s *Store) UsableSubmitters(ctx context.Context, names []string, submitters
 	var ask []string
 	for _, sub := range submitters {
 		switch {
-		case s.usable.has(pairOf(names, sub)):
+		case s.usable.last(pairOf(names, sub)):
 			may[sub] = true
 		case !asked[sub]:
 			asked[sub], ask = true, append(ask, string(sub))

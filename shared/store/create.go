@@ -296,8 +296,8 @@ func (c creation) settlePlace(i int) {
 
 // noteFound caches what the row shows about the intent's submitter.
 func (s *Store) noteFound(in Intent, f foundIntent) {
-	s.epochs.note(f.epoch)
 	if f.registered {
+		s.epoch.note(thisDatabase{}, f.epoch)
 		s.names.note(in.Submitter, f.nameEpoch)
 		s.unlimited.note(in.Submitter, !f.limited)
 	}

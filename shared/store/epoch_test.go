@@ -11,22 +11,24 @@ import (
 func TestEpochIsBelievedForTenSeconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var e epochCache
+		var s Store
+		s.epoch.lasts = epochTTL
+		note := func(epoch string) { s.noteFound(Intent{}, foundIntent{registered: true, epoch: epoch}) }
 		want := func(after time.Duration, want string) {
 			t.Helper()
 			time.Sleep(after) // the bubble's clock: nobody waits
-			if got := e.last(); got != want {
+			if got := s.epoch.last(thisDatabase{}); got != want {
 				t.Errorf("got epoch %q, want %q", got, want)
 			}
 		}
 		want(0, "")
-		e.note("00000001")
+		note("00000001")
 		want(9*time.Second, "00000001")
-		e.note("") // a row that nobody found
+		s.noteFound(Intent{}, foundIntent{}) // a row that nobody found
 		want(time.Second, "00000001")
 		want(time.Nanosecond, "")
-		e.note("00000001")
-		e.note("00000002")
+		note("00000001")
+		note("00000002")
 		want(0, "00000002")
 	})
 }

@@ -77,7 +77,7 @@ func (s *Store) CommitTogether(ctx context.Context, all ...txmanager.Commit) (an
 }
 
 // IsCostly reports whether calls for the submitter share no round trip, because its load is costly.
-func IsCostly(s *Store, sub txmanager.Submitter) bool { return s.costly.has(sub) }
+func IsCostly(s *Store, sub txmanager.Submitter) bool { return s.costly.last(sub) }
 
 // HotStatements are the statements whose cost must not grow with terminal rows, by the names
 // of their constants.

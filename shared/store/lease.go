@@ -164,7 +164,7 @@ func (s *Store) BeginIteration(ctx context.Context, l lease.Lease, wide bool) (t
 // batch. takeLease ends that client's session once its transaction is older than a lease.
 func (s *Store) takeLease(ctx context.Context, c leaseCall) (txmanager.AcquireResult, error) {
 	take := s.leases.Finish
-	if s.costly.has(c.submitter) {
+	if s.costly.last(c.submitter) {
 		take = s.takeAlone
 	}
 	t, err := take(ctx, c)

@@ -302,7 +302,7 @@ func (s *Store) scanSubmitter(row pgx.Row, all []pendingLoad) error {
 	w.Bounds = txmanager.Bounds{ValueWei: bigFromText(value), Targets: targets, Gas: uint64(gas), TipWei: bigFromText(tip), FeeWei: bigFromText(fee), FeesPerDayWei: bigFromText(day), FeesUsedWei: bigFromText(used), Tokens: maxPerTx(tokens)}
 	w.Protected, w.ForeignDatabase = w.Incident != 0 || !ours, !ours
 	l := &all[place-1]
-	s.epochs.note(epoch)
+	s.epoch.note(thisDatabase{}, epoch)
 	s.names.note(l.submitter, names)
 	l.state, l.err = w, nil
 	return nil

@@ -245,7 +245,7 @@ with ` + verdict(judging{
 func (s *Store) queueLimited(b *pgx.Batch, c creation) error {
 	var locks []string
 	for i, r := range c.records {
-		if c.found[i].evaluated = r.placed && !s.unlimited.has(r.Submitter); c.found[i].evaluated {
+		if c.found[i].evaluated = r.placed && !s.unlimited.last(r.Submitter); c.found[i].evaluated {
 			locks = append(locks, string(r.Submitter))
 		}
 	}

@@ -35,22 +35,27 @@ type Store struct {
 
 	// unlimited are submitters without a policy. Their intents share one statement; each other intent has its own, in the
 	// same round trip. A stale entry costs a second round trip and has no other effect.
-	unlimited cache[txmanager.Submitter]
+	unlimited cache[txmanager.Submitter, bool]
 
 	creates *batch.Group[pendingCreate, Created]
 	leases  *batch.Group[leaseCall, leaseAnswer]
 	commits *batch.Group[*fencedCommit, txmanager.CommitResult]
 	lane    batch.Lane
-	epochs  epochCache
-	names   nameEpochCache
+
+	// epoch is the database's, as the last load or create returned it.
+	epoch cache[thisDatabase, string]
+
+	// names are the name epochs of submitters, as the last load or create returned them. Only submitters that were released
+	// by resync have one. All are kept: without the epoch a task would get the name of one before the release.
+	names cache[txmanager.Submitter, string]
 
 	// costly are submitters whose load would delay those that share its round trip, by the last load of each alone.
-	costly cache[txmanager.Submitter]
+	costly cache[txmanager.Submitter, bool]
 
 	// usable are pairs of a caller's names and a submitter that the caller may use, by digests: names may be long. They only
 	// save a query before an insert, which checks again. If the insert refuses a pair, the pair is removed. Refusals are not
 	// kept, so that a new caller is accepted at once.
-	usable cache[[sha256.Size]byte]
+	usable cache[[sha256.Size]byte, bool]
 }
 
 // Options configure the connection to the database and its time-outs.
@@ -140,7 +145,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	s := &Store{db: db, opts: o, rules: o.Lease, costly: cache[txmanager.Submitter]{lasts: costlyFor}}
+	s := &Store{db: db, opts: o, rules: o.Lease}
+	s.costly.lasts, s.epoch.lasts, s.names.keepsAll = costlyFor, epochTTL, true
 	if o.GasBumpAfter > 0 {
 		s.bumpAfter = &o.GasBumpAfter
 	}
