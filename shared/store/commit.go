@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"math/big"
 	"slices"
 	"strings"
 	"time"
@@ -298,19 +297,4 @@ func toHex(b []byte) string { return "0x" + hex.EncodeToString(b) }
 // PrintableText is text without the characters that Postgres refuses.
 func PrintableText(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "�")
-}
-
-// decimalOrNull is the amount as a decimal text; nil: there is none.
-func decimalOrNull(n *big.Int) *string {
-	if n == nil {
-		return nil
-	}
-	return new(n.String())
-}
-
-func optional(n *uint64) *int64 {
-	if n == nil {
-		return nil
-	}
-	return new(Bigint(*n))
 }

@@ -131,6 +131,6 @@ values ($1, $2, $3, $4, $5, $6, $7, $8)
 // StoreForeignScan implements [txmanager.Store].
 func (s *Store) StoreForeignScan(ctx context.Context, l lease.Lease, found []txmanager.ForeignTransaction, r txmanager.ForeignScan) error {
 	b := foreignBatch(l, found)
-	b.Queue(moveForeignReading, l.Submitter, r.Incident, Bigint(r.Start), Bigint(r.Block), Bigint(r.Final), optional(r.Again), r.Passes, r.EndedAt)
+	b.Queue(moveForeignReading, l.Submitter, r.Incident, Bigint(r.Start), Bigint(r.Block), Bigint(r.Final), bigintOrNull(r.Again), r.Passes, r.EndedAt)
 	return changed(s.send(ctx, b))
 }

@@ -226,7 +226,7 @@ func (s *Store) WriteOff(ctx context.Context, d HoldDecision) (out WriteOffResul
 	b.Queue("begin")
 	b.Queue(lockHolds, []string{string(d.Submitter)})
 	queueCarryOut(ctx, b)
-	b.Queue(writeOff, d.By, PrintableText(d.Reason), d.Submitter, optional(d.Nonce), d.Limit, optional(d.Through)).QueryRow(results.Scan(&out.WrittenOff, &out.Proceeded))
+	b.Queue(writeOff, d.By, PrintableText(d.Reason), d.Submitter, bigintOrNull(d.Nonce), d.Limit, bigintOrNull(d.Through)).QueryRow(results.Scan(&out.WrittenOff, &out.Proceeded))
 	b.Queue(proceedUnknown, d.By, PrintableText(d.Reason), d.Submitter).Exec(func(tag pgconn.CommandTag) error {
 		out.Proceeded += int(tag.RowsAffected())
 		return nil
@@ -318,7 +318,7 @@ func (s *Store) MatchHold(ctx context.Context, d HoldDecision, txID string) (p P
 	b.Queue("begin")
 	b.Queue(lockHolds, []string{string(d.Submitter)})
 	queueCarryOut(ctx, b)
-	b.Queue(matchHold, d.By, PrintableText(d.Reason), d.Submitter, optional(d.Nonce), txID).QueryRow(results.Scan(&open, &ended, &proves))
+	b.Queue(matchHold, d.By, PrintableText(d.Reason), d.Submitter, bigintOrNull(d.Nonce), txID).QueryRow(results.Scan(&open, &ended, &proves))
 	b.Queue(proceedUnknown, d.By, PrintableText(d.Reason), d.Submitter)
 	b.Queue("commit")
 	b.Queue(findProceeded, txID).QueryRow(results.Scan(&p.Submitter, &p.State, &p.SubState, &p.Token, &ours, nil, nil, nil, nil, &p.Trace, s.nameEpochOf(&p.Submitter)))
@@ -351,7 +351,7 @@ func (s *Store) recordMatch(ctx context.Context, d HoldDecision, txID string) er
 	var in Intent
 	var sub txmanager.Submitter
 	var digest []byte
-	err := s.db.QueryRow(ctx, findMatch, txID, d.Submitter, optional(d.Nonce)).Scan(&sub, &in.Handler, &in.Payload, &digest)
+	err := s.db.QueryRow(ctx, findMatch, txID, d.Submitter, bigintOrNull(d.Nonce)).Scan(&sub, &in.Handler, &in.Payload, &digest)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows) || err == nil && sub != d.Submitter:
 		return ErrNotFound

@@ -237,7 +237,7 @@ func policyInputOf(in Intent) (policyInput, error) {
 	if err != nil {
 		return policyInput{}, err
 	}
-	a := policyInput{value: p.Value, targets: targetsOf(call), amount: amountOf(call), gas: p.Gas, tip: p.MaxPriorityFeePerGas, fee: new(leastFee)}
+	a := policyInput{value: p.Value, targets: targetsOf(call), amount: decimalOrNull(call.TokenAmount()), gas: p.Gas, tip: p.MaxPriorityFeePerGas, fee: new(leastFee)}
 	if gas := bigFromText(p.Gas); gas != nil {
 		a.fee = new(gas.Mul(gas, cmp.Or(bigFromText(p.MaxFeePerGas), big.NewInt(1))).String())
 	}
@@ -258,11 +258,6 @@ func readPayload(in Intent) (p payload, c txmanager.Call, err error) {
 	}
 	c.Value = bigFromText(p.Value)
 	return p, c, results.Wrap(err, "payload of %s", in.RequestID)
-}
-
-// amountOf is the token amount that a policy counts for c; nil if c moves and approves none.
-func amountOf(c txmanager.Call) *string {
-	return decimalOrNull(c.TokenAmount())
 }
 
 // TighterThan reports whether p refuses everything that old refuses, whatever was used of

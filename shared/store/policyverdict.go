@@ -208,7 +208,7 @@ func (s *Store) CheckPolicy(ctx context.Context, l lease.Lease, txID string, c t
 	b.Queue(`select require_lease($1, $2, $3)`, l.Submitter, l.Owner, l.Token)
 	b.Queue(lockPolicies, []string{l.Submitter})
 	b.Queue(permit, NamedArgs{
-		"submitter": l.Submitter, "tx_id": txID, "value": weiOf(c), "targets": targetsOf(c), "counts": 0, "amount": amountOf(c),
+		"submitter": l.Submitter, "tx_id": txID, "value": weiOf(c), "targets": targetsOf(c), "counts": 0, "amount": decimalOrNull(c.TokenAmount()),
 	}).QueryRow(func(row pgx.Row) error {
 		e, err := scanVerdict(row)
 		if e != nil {

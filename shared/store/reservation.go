@@ -168,7 +168,7 @@ func queueMark(b *pgx.Batch, l lease.Lease, m *txmanager.ReservationMark, done *
 	}
 	b.Queue(lockPolicies, []string{l.Submitter})
 	b.Queue(markUsed, NamedArgs{
-		"submitter": l.Submitter, "tx_id": m.TxID, "value": weiOf(m.Call), "targets": targetsOf(m.Call), "counts": 0, "amount": amountOf(m.Call),
+		"submitter": l.Submitter, "tx_id": m.TxID, "value": weiOf(m.Call), "targets": targetsOf(m.Call), "counts": 0, "amount": decimalOrNull(m.Call.TokenAmount()),
 		"token": l.Token, "owner": m.Owner, "tx_hash": m.Signed.Hash.String(), "bytes": m.Signed.Raw, "gas_params": gasText(m.Gas),
 	}).QueryRow(func(row pgx.Row) error {
 		var refused PolicyError

@@ -80,7 +80,7 @@ var transitionColumns = fencedColumns(
 	partValue("from_state", "text", func(m *txmanager.Transition) string { return string(m.From) }),
 	partValue("state", "text", func(m *txmanager.Transition) string { return string(m.To.State) }),
 	partValue("sub_state", "text", func(m *txmanager.Transition) string { return string(m.To.Sub) }),
-	partValue("deferred_until_nonce", "bigint", func(m *txmanager.Transition) *int64 { return optional(m.To.DeferredUntilNonce) }),
+	partValue("deferred_until_nonce", "bigint", func(m *txmanager.Transition) *int64 { return bigintOrNull(m.To.DeferredUntilNonce) }),
 	partValue("first_submit_at", "timestamptz", func(m *txmanager.Transition) *time.Time { return micros(m.To.FirstSubmitAt) }),
 	partValue("last_submit_at", "timestamptz", func(m *txmanager.Transition) *time.Time { return micros(m.To.LastSubmitAt) }),
 	partValue("next_resubmit_at", "timestamptz", func(m *txmanager.Transition) *time.Time { return micros(m.To.NextResubmitAt) }),
@@ -96,10 +96,14 @@ var transitionColumns = fencedColumns(
 	partValue("confirmations", "text", func(m *txmanager.Transition) *string { return toJSON(m.To.Confirmations, m.To.Confirmations == nil) }),
 	partValue("diagnosis", "text", func(m *txmanager.Transition) *string { return toJSON(m.To.Diagnosis, m.To.Diagnosis == nil) }),
 	partValue("served", "text", func(m *txmanager.Transition) *string { return textOrNull(string(m.CompletedAction)) }),
-	partValue("decided", "text", decidedAction),
+	partValue("decided", "text", func(m *txmanager.Transition) *string {
+		return orNull(m.Decision, func(d *txmanager.Decision) string { return string(d.Action) })
+	}),
 	partValue("mined", "text", minedHash),
 	partValue("replaced_by", "text", replacingHash),
-	partValue("recorded", "bigint", recordedNonce),
+	partValue("recorded", "bigint", func(m *txmanager.Transition) *int64 {
+		return orNull(m.To.Recorded, func(r *txmanager.Recorded) int64 { return Bigint(r.Nonce) })
+	}),
 )
 
 // insertReceipts keeps the nodes' receipts. A receipt that is already stored stays. It reads those that are
@@ -130,20 +134,6 @@ func keptReceipt(m *txmanager.Transition) *string {
 		BlockHash   txmanager.Hash `json:"blockHash"`
 		Succeeded   bool           `json:"succeeded"`
 	}{r.TxHash, r.BlockNumber, r.BlockHash, r.Succeeded}, false)
-}
-
-func decidedAction(m *txmanager.Transition) *string {
-	if m.Decision == nil {
-		return nil
-	}
-	return textOrNull(string(m.Decision.Action))
-}
-
-func recordedNonce(m *txmanager.Transition) *int64 {
-	if m.To.Recorded == nil {
-		return nil
-	}
-	return optional(&m.To.Recorded.Nonce)
 }
 
 // minedHash is the hash of the version that ended the transaction; nil while it is open.

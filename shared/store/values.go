@@ -2,6 +2,7 @@ package store
 
 import (
 	"math"
+	"math/big"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -11,12 +12,22 @@ import (
 
 // micros truncates to microseconds, the precision of Postgres.
 func micros(t *time.Time) *time.Time {
-	if t == nil {
+	return orNull(t, func(t *time.Time) time.Time { return t.Truncate(time.Microsecond) })
+}
+
+// orNull is the value of what p points to; nil, which is null in the database, if p is nil.
+func orNull[T, Value any](p *T, value func(*T) Value) *Value {
+	if p == nil {
 		return nil
 	}
-	r := t.Truncate(time.Microsecond)
-	return &r
+	return new(value(p))
 }
+
+// decimalOrNull is the amount as a decimal text; nil: there is none.
+func decimalOrNull(n *big.Int) *string { return orNull(n, (*big.Int).String) }
+
+// bigintOrNull is [Bigint] of what n points to; nil: there is none.
+func bigintOrNull(n *uint64) *int64 { return orNull(n, func(n *uint64) int64 { return Bigint(*n) }) }
 
 // hashText is a target of a scan for a hash in a text column.
 type hashText struct{ *txmanager.Hash }
