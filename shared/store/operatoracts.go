@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/fencepost/fencepost/shared/store/internal/results"
 )
@@ -144,31 +145,19 @@ const (
 // number $2, and has no act before $3. The filters are $4 by, $5 the act and $6 the subject; $7 is the most acts. Each
 // row has the place where a full window ends, and null for the act if none passes.
 func (s actSource) statement() string {
-	or := func(expression, kind string) string {
-		if expression == "" {
-			return "null::" + kind
-		}
-		return expression + "::" + kind
-	}
-	where := ""
-	if s.where != "" {
-		where = s.where + " and "
+	text := func(expression string) string { return cmp.Or(expression, "null") + `::text` }
+	document := func(expression string) string {
+		return `nullif(jsonb_strip_nulls(` + cmp.Or(expression, "null") + `), '{}')`
 	}
 	key := `(` + s.at + `, ` + s.id + `)`
 	order := ` order by ` + s.at + ` desc, ` + s.id + ` desc`
-	document := func(expression string) string {
-		if expression == "" {
-			return "null::jsonb"
-		}
-		return `nullif(jsonb_strip_nulls(` + expression + `), '{}')`
-	}
 	return `
 with w as materialized (
-  select ` + strings.Join([]string{s.at + ` as at`, s.id + ` as id`, or(s.by, "text") + ` as by`, or(s.act, "text") + ` as act`, or(s.subject, "text") + ` as subject`,
-		or(s.submitter, "text") + ` as submitter`, or(s.reason, "text") + ` as reason`, or(s.approvedBy, "text") + ` as approved_by`, or(s.proposal, "text") + ` as proposal`,
+  select ` + strings.Join([]string{s.at + ` as at`, s.id + ` as id`, text(s.by) + ` as by`, text(s.act) + ` as act`, text(s.subject) + ` as subject`,
+		text(s.submitter) + ` as submitter`, text(s.reason) + ` as reason`, text(s.approvedBy) + ` as approved_by`, text(s.proposal) + ` as proposal`,
 		document(s.before) + ` as before`, document(s.after) + ` as after`}, `, `) + `
     from ` + s.table + ` r
-   where ` + where + key + ` < ($1, $2) and ` + s.at + ` >= $3` + order + `
+   where ` + cmp.Or(s.where, "true") + ` and ` + key + ` < ($1, $2) and ` + s.at + ` >= $3` + order + `
    limit ` + actWindow + `
 ), bound as (
   select at, id from w order by at desc, id desc offset ` + actWindow + ` - 1
@@ -272,31 +261,23 @@ func (s *Store) readActs(ctx context.Context, q ActQuery, before ActPlace) (foun
 // scanActs reads the rows of [actSource.statement], and the place where a full window ends.
 func scanActs(rows pgx.Rows, number int, kind string) (acts []OperatorAct, end *ActPlace, err error) {
 	type row struct {
-		boundAt, at                  *time.Time
-		boundID, id                  *int64
-		by, act, subject, submitter  *string
-		reason, approvedBy, proposal *string
-		before, after                json.RawMessage
+		boundAt     *time.Time
+		boundID     *int64
+		OperatorAct // zero if no act passes the filters
 	}
 	all, err := pgx.CollectRows(rows, func(from pgx.CollectableRow) (r row, err error) {
-		err = from.Scan(&r.boundAt, &r.boundID, &r.at, &r.id, &r.by, &r.act, &r.subject, &r.submitter, &r.reason, &r.approvedBy, &r.proposal, &r.before, &r.after)
+		r.Source, r.Kind = number, kind
+		err = from.Scan(&r.boundAt, &r.boundID, (*zeronull.Timestamptz)(&r.At), (*zeronull.Int8)(&r.ID), (*zeronull.Text)(&r.By), (*zeronull.Text)(&r.Act),
+			(*zeronull.Text)(&r.Subject), &r.Submitter, &r.Reason, &r.ApprovedBy, &r.Proposal, &r.Before, &r.After)
 		return r, err
 	})
 	for _, r := range all {
 		if r.boundAt != nil {
 			end = &ActPlace{*r.boundAt, number, *r.boundID}
 		}
-		if r.at != nil {
-			acts = append(acts, OperatorAct{*r.at, number, *r.id, text(r.by), text(r.act), kind, text(r.subject), r.submitter, r.reason, r.approvedBy, r.proposal, r.before, r.after})
+		if !r.At.IsZero() {
+			acts = append(acts, r.OperatorAct)
 		}
 	}
 	return acts, end, results.Wrap(err, "read acts of %s", kind)
-}
-
-// text is *s, or "" if it is nil.
-func text(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
