@@ -96,6 +96,11 @@ func presentCaller(row string) string {
 	return `coalesce(s.succeeded ->> ` + row + `.caller, ` + row + `.caller)`
 }
 
+// presentOf is [presentCaller] where s is not joined. The submitter may not be named as a column of "s".
+func presentOf(row, submitter string) string {
+	return `(select ` + presentCaller(row) + ` from submitter s where s.submitter = ` + submitter + `)`
+}
+
 // ownedOf is true of a row of the submitter s that belongs to one of the names which s still
 // lists. The coordinator's rows always stay its own.
 func ownedOf(row, names string) string {

@@ -54,8 +54,8 @@ func (s *Store) mark(ctx context.Context, in *Intent) error {
 	return nil
 }
 
-// hasKey is true of a queued m whose key is among those given, or that was not checked since
-// it was stored. If the parameter is null, it is true of every m.
+// hasKey is true of a queued q whose key is among those given, or that was not checked since
+// it was stored. If the parameter is null, it is true of every q.
 func hasKey(parameter string) string {
-	return `(` + parameter + `::text[] is null or m.mac_key is null or m.mac_key = any(` + parameter + `) or m.next_check_at is null)`
+	return `(` + parameter + `::text[] is null or q.mac_key is null or q.mac_key = any(` + parameter + `) or q.next_check_at is null)`
 }

@@ -107,7 +107,7 @@ select q.seq, least((select count(*) from (select from managed_tx a where a.subm
  cross join lateral (
        select case when k.cause in ('PROTECT', 'SUSPENDED') then k.cause
                    when q.tx_id = h.tx_id then coalesce(k.cause, nullif(q.wait_cause, 'DEFERRED'), 'NEXT')
-                   else coalesce(case when not ` + isPastDeferral + ` then q.wait_cause end, 'EARLIER_INTENT') end as cause
+                   else coalesce(case when not ` + isPastDeferral("q") + ` then q.wait_cause end, 'EARLIER_INTENT') end as cause
        offset 0) as d
  where s.submitter = $1
  order by q.seq`

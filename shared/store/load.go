@@ -34,7 +34,7 @@ select u.place, clock_timestamp(), s.max_in_flight, s.status <> 'ACTIVE', c.next
        coalesce(c.final_block_number, 0), c.final_blocks, c.suspected_violation,
        coalesce(p.incident, 0), case when p.evidence ? 'why' then p.evidence end,
        (select min(m.deferred_until_nonce) from managed_tx m
-         where m.submitter = s.submitter and ` + waits + ` and m.deferred_until_nonce is not null and not ` + isNotDeferred + `),
+         where m.submitter = s.submitter and ` + waits + ` and m.deferred_until_nonce is not null and not ` + isNotDeferred("m") + `),
        c.blocked_callers, is_accepted_database(), (select epoch from database_identity), s.signer,
        coalesce((select l.name_epoch from submitter_lease l where l.submitter = s.submitter), ''),
        coalesce(y.max_gas, 0), y.max_tip_wei::text, y.max_fee_wei::text, y.max_day_fees_wei::text, ` + feesUsed + `,
@@ -125,10 +125,16 @@ select ` + txExtras{
  order by u.place
  limit $5`
 
-// isNotDeferred is true of a queued m if every transaction that it was deferred for is terminal.
-const isNotDeferred = `(m.deferred_until_nonce is null or not exists (
-       select from managed_tx u
-        where u.submitter = m.submitter and u.open and u.nonce <= m.deferred_until_nonce))`
+// isNotDeferred is true of a queued row if every transaction that it was deferred for is terminal.
+func isNotDeferred(row string) string {
+	return `(` + row + `.deferred_until_nonce is null or ` + isPastNonce(row) + `)`
+}
+
+// isPastNonce is [isNotDeferred] of a row that was deferred.
+func isPastNonce(row string) string {
+	return `not exists (
+       select from managed_tx u where u.submitter = ` + row + `.submitter and u.open and u.nonce <= ` + row + `.deferred_until_nonce)`
+}
 
 // barred is why the submitter's present callers would not let a queued m be posted; empty if they
 // would. The checks are those of [mayPost]. With $3, "*" matches every token.
@@ -162,7 +168,7 @@ with recursive ` + openQueue("u.submitter", "$4", `(select 1 + case when ($2::bo
 select ` + txExtras{
 	payload: `case when not m.expired then ` + payloadOf + ` end`,
 	raw:     "null::bytea", versions: "'{}'::text[]", quiet: "m.expired", barred: barred,
-	caller: `(select ` + presentCaller("m") + ` from submitter s where s.submitter = u.submitter)`, value: callersValue,
+	caller: presentOf("m", "u.submitter"), value: callersValue,
 }.columns() + `
   from (select q.*, false as expired from open as q
          union all
@@ -189,43 +195,48 @@ func expired(row, now string) string {
 const due = `(m.next_check_at is null or m.next_check_at <= (select now from clock) or m.updated_at > (select now from clock))`
 
 // openQueue selects, as "open", the first rows of a submitter's queue that may get a nonce
-// now. It skips deferred rows that are not due, and later rows of their callers. Without
-// deferred rows it reads the queue in order. Otherwise it reads each caller's rows separately,
-// so that rows after a deferred one are not read at all.
+// now. It skips deferred rows that are not due, and later rows of their callers.
 func openQueue(submitter, key, limit string) string {
-	read := ` and m.submitter = ` + submitter + ` and ` + waits + ` and (m.valid_until is null or m.valid_until > (select now from clock))
-           and ` + isNotDeferred + ` and ` + hasKey(key)
+	mayStart := `(q.valid_until is null or q.valid_until > (select now from clock)) and ` + isNotDeferred("q") + ` and ` + hasKey(key)
+	callers, rows := beforeBarriers(submitter, mayStart, limit)
 	return `clock as materialized (
   select clock_timestamp() as now
 ), deferred as materialized (
-  select (select ` + presentCaller("m") + ` from submitter s where s.submitter = ` + submitter + `) as caller, m.seq, ` + due + ` as due
+  select ` + presentOf("m", submitter) + ` as caller, m.seq, ` + due + ` as due
     from managed_tx m
    where m.submitter = ` + submitter + ` and ` + waits + ` and m.deferred_at >= '-infinity'
    order by m.deferred_at
 ), barrier as materialized (
   select caller, min(seq) as seq from deferred where not due group by caller
-), callers as (
-  (select m.caller from managed_tx m where exists (select from barrier) and m.submitter = ` + submitter + ` and ` + waits + ` order by m.caller limit 1)
+), ` + callers + `, open as (` + rows + `)`
+}
+
+// beforeBarriers selects the first queued rows q of a submitter that satisfy a condition. Each is before the seq that the
+// CTE "barrier" has for its present caller, if it has one. Without a barrier it reads the queue in order. Otherwise it reads
+// the rows of each of the callers, a further CTE, separately, so that rows after a barrier are not read at all.
+func beforeBarriers(submitter, condition, limit string) (callers, rows string) {
+	waiting := `q.submitter = ` + submitter + ` and q.queued and not q.held`
+	callers = `callers as (
+  (select q.caller from managed_tx q where exists (select from barrier) and ` + waiting + ` order by q.caller limit 1)
   union all
-  select (select m.caller from managed_tx m where m.submitter = ` + submitter + ` and ` + waits + ` and m.caller > c.caller order by m.caller limit 1)
+  select (select q.caller from managed_tx q where ` + waiting + ` and q.caller > c.caller order by q.caller limit 1)
     from callers c
    where c.caller is not null
-), open as (
-  (select m.* from managed_tx m where not exists (select from barrier)` + read + `
-    order by m.seq
-    limit ` + limit + `)
+)`
+	rows = `
+  (select q.* from managed_tx q where not exists (select from barrier) and ` + waiting + ` and ` + condition + ` order by q.seq limit ` + limit + `)
   union all
   (select r.*
      from callers c
-     left join barrier b on b.caller = (select ` + presentCaller("c") + ` from submitter s where s.submitter = ` + submitter + `)
+     left join barrier b on b.caller = ` + presentOf("c", submitter) + `
     cross join lateral (
-          select m.* from managed_tx m where m.caller = c.caller and m.seq < coalesce(b.seq, 9223372036854775807)` + read + `
-           order by m.seq
-           limit ` + limit + `) as r
+          select q.* from managed_tx q
+           where ` + waiting + ` and q.caller = c.caller and q.seq < coalesce(b.seq, 9223372036854775807) and ` + condition + `
+           order by q.seq limit ` + limit + `) as r
     where c.caller is not null
     order by r.seq
-    limit ` + limit + `)
-)`
+    limit ` + limit + `)`
+	return callers, rows
 }
 
 // pendingLoad is the load of one submitter's state. The statements that load it load others' too.

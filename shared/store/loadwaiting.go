@@ -14,7 +14,7 @@ import (
 var loadWaiting = `
 select ` + txExtras{
 	payload: payloadOf, raw: "null::bytea", versions: "'{}'::text[]", quiet: "false", barred: barred,
-	caller: `(select ` + presentCaller("m") + ` from submitter s where s.submitter = u.submitter)`, value: callersValue,
+	caller: presentOf("m", "u.submitter"), value: callersValue,
 }.columns() + `
   from ` + members + `
   join managed_tx m on m.submitter = u.submitter

@@ -55,7 +55,7 @@ func TestPlansOfAnEmptyDatabase(t *testing.T) {
 	for name, want := range map[string]string{
 		"findIntents": `Index Cond: .*request_id`, "recordByRequest": `Index Cond: .*request_id`,
 		"applyTransitions": `Index Cond: \(tx_id = w.tx_id\)`, "allocateTxs": `(?s)Index Cond: \(tx_id = w.tx_id\).*Index Cond: \(tx_id = n.tx_id\)`,
-		"insertPayloads": `Index Cond: \(tx_id = i.tx_id\)`, "loadUnsettled": `using tx_open on managed_tx m\n`, "loadQueue": `(?s)using tx_deferred on managed_tx m_3\n.*using tx_queue on managed_tx m_1\n.*using tx_queue_of_caller on managed_tx m_2\n[^\n]*seq < .*using tx_valid_until on managed_tx x\n`,
+		"insertPayloads": `Index Cond: \(tx_id = i.tx_id\)`, "loadUnsettled": `using tx_open on managed_tx m\n`, "loadQueue": `(?s)using tx_deferred on managed_tx m_1\n.*using tx_queue on managed_tx q\n.*using tx_queue_of_caller on managed_tx q_1\n[^\n]*seq < .*using tx_valid_until on managed_tx x\n`,
 	} {
 		plan := storetest.Explain(t, conn, name, store.HotStatements[name])
 		if line := wholeTable.FindString(plan); line != "" || !regexp.MustCompile(want).MatchString(plan) {

@@ -38,7 +38,7 @@ with recursive ` + queueing("") + `, late as (
    where s.status = 'ACTIVE'
      and (select case when m.updated_at > clock_timestamp() then '-infinity' else coalesce(m.next_check_at, m.created_at) end
             from managed_tx m
-           where m.submitter = s.submitter and ` + waits + ` and ` + isNotDeferred + `
+           where m.submitter = s.submitter and ` + waits + ` and ` + isNotDeferred("m") + `
            order by m.seq
            limit 1) < clock_timestamp() - $1::interval
      and ((select count(*) from managed_tx u where u.submitter = s.submitter and u.open) < s.max_in_flight or ` + recyclable + `)

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -70,49 +69,26 @@ func allocationBlock(strict string) string {
 
 // isTurn is true of a queued row q that may get the next nonce. It has not expired, no key is missing
 // for its MAC, and it is not deferred until an open nonce is terminal.
-const isTurn = `q.wait_cause is distinct from 'MAC_KEY' and (q.valid_until is null or q.valid_until > (select clock_timestamp()))
-           and (q.deferred_until_nonce is null or ` + isPastNonce + `)`
+var isTurn = `q.wait_cause is distinct from 'MAC_KEY' and (q.valid_until is null or q.valid_until > (select clock_timestamp())) and ` + isNotDeferred("q")
 
-// isPastNonce is true of a row q if every transaction that it was deferred for is terminal.
-const isPastNonce = `not exists (
-               select from managed_tx u where u.submitter = q.submitter and u.open and u.nonce <= q.deferred_until_nonce)`
-
-// firstInQueue selects the first queued row q of a submitter that satisfies a condition. Like
-// [openQueue] it skips deferred rows and the later rows of their callers: without deferred rows it
-// reads the queue in order, otherwise each caller's rows separately. The submitter may not be named as a column of "s".
+// firstInQueue selects the first queued row q of a submitter that satisfies a condition. It skips deferred rows and the
+// later rows of their callers, whether or not they are due.
 func firstInQueue(submitter, condition string) string {
-	present := func(row string) string {
-		return `(select ` + presentCaller(row) + ` from submitter s where s.submitter = ` + submitter + `)`
-	}
-	waiting := func(row string) string {
-		return row + `.submitter = ` + submitter + ` and ` + row + `.queued and not ` + row + `.held`
-	}
+	callers, rows := beforeBarriers(submitter, condition, "1")
 	return `
        with recursive barrier as materialized (
-         select ` + present("d") + ` as caller, min(d.seq) as seq from managed_tx d where ` + waiting("d") + ` and d.deferred_at >= '-infinity' group by 1
-       ), callers as (
-         (select o.caller from managed_tx o where exists (select from barrier) and ` + waiting("o") + ` order by o.caller limit 1)
-         union all
-         select (select o.caller from managed_tx o where ` + waiting("o") + ` and o.caller > c.caller order by o.caller limit 1)
-           from callers c
-          where c.caller is not null
-       )
-       (select q.* from managed_tx q where not exists (select from barrier) and ` + waiting("q") + ` and ` + condition + ` order by q.seq limit 1)
-       union all
-       (select r.*
-          from callers c
-          left join barrier b on b.caller = ` + present("c") + `
-         cross join lateral (
-               select q.* from managed_tx q
-                where ` + waiting("q") + ` and q.caller = c.caller and q.seq < coalesce(b.seq, 9223372036854775807) and ` + condition + `
-                order by q.seq limit 1) as r
-         where c.caller is not null
-         order by r.seq limit 1)`
+         select ` + presentOf("d", submitter) + ` as caller, min(d.seq) as seq
+           from managed_tx d
+          where d.submitter = ` + submitter + ` and d.queued and not d.held and d.deferred_at >= '-infinity'
+          group by 1
+       ), ` + callers + rows
 }
 
-// isPastDeferral is true of a row q whose cause is DEFERRED and is over: the transactions that it was
+// isPastDeferral is true of a row whose cause is DEFERRED and is over: the transactions that it was
 // deferred for have ended since.
-const isPastDeferral = `(q.wait_cause = 'DEFERRED' and ` + isPastNonce + `)`
+func isPastDeferral(row string) string {
+	return `(` + row + `.wait_cause = 'DEFERRED' and ` + isPastNonce(row) + `)`
+}
 
 var (
 	explainWait          = explainWaitOf("$1")
@@ -148,7 +124,7 @@ select d.cause,
                    when not m.queued then ` + openCause("m") + `
                    when k.cause in ('PROTECT', 'SUSPENDED') then k.cause
                    when m.tx_id = h.tx_id then coalesce(k.cause, nullif(m.wait_cause, 'DEFERRED'), 'NEXT')
-                   else coalesce(case when not ` + strings.ReplaceAll(isPastDeferral, "q.", "m.") + ` then m.wait_cause end, 'EARLIER_INTENT') end as cause
+                   else coalesce(case when not ` + isPastDeferral("m") + ` then m.wait_cause end, 'EARLIER_INTENT') end as cause
        offset 0) as d
   left join lateral (
        (select b.tx_id, ` + Owned("b", "$2::text[]") + ` or $3 as own, coalesce(b.wait_cause, 'DEFERRED') as cause, coalesce(b.waiting_since, b.deferred_at) as since
