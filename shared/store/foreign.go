@@ -56,19 +56,7 @@ select 1 / (case when count(*) = cardinality($2::bigint[]) then 1 else 0 end)
   join foreign_transaction f on f.submitter = $1 and f.nonce = r.nonce and f.tx_hash = r.hash`
 
 // StoreForeignTransactions implements [txmanager.Store].
-func (s *Store) StoreForeignTransactions(ctx context.Context, l lease.Lease, all []txmanager.ForeignTransaction) error {
-	return changed(s.send(ctx, foreignBatch(l, all)))
-}
-
-// changed turns the division by zero of demandForeign into its error.
-func changed(err error) error {
-	if results.Refusal(err).Code == noProofCode {
-		return txmanager.ErrForeignChanged
-	}
-	return err
-}
-
-func foreignBatch(l lease.Lease, all []txmanager.ForeignTransaction) *pgx.Batch {
+func (s *Store) StoreForeignTransactions(ctx context.Context, l lease.Lease, all []txmanager.ForeignTransaction, scan *txmanager.ForeignScan) error {
 	b := new(pgx.Batch)
 	b.Queue(`select require_lease($1, $2, $3)`, l.Submitter, l.Owner, l.Token)
 	var nonces []int64
@@ -94,8 +82,23 @@ func foreignBatch(l lease.Lease, all []txmanager.ForeignTransaction) *pgx.Batch 
 	if len(all) > 0 {
 		b.Queue(demandForeign, l.Submitter, nonces, hashes)
 	}
-	return b
+	if r := scan; r != nil {
+		b.Queue(moveForeignReading, l.Submitter, r.Incident, Bigint(r.Start), Bigint(r.Block), Bigint(r.Final), bigintOrNull(r.Again), r.Passes, r.EndedAt)
+	}
+	err := s.send(ctx, b)
+	if results.Refusal(err).Code == noProofCode { // of demandForeign
+		return txmanager.ErrForeignChanged
+	}
+	return err
 }
+
+const moveForeignReading = `
+insert into foreign_reading (submitter, incident, start_block, block, final_block, again, passes, ended_at)
+values ($1, $2, $3, $4, $5, $6, $7, $8)
+    on conflict (submitter) do update
+   set (incident, start_block, block, final_block, again, passes, ended_at, moved_at)
+     = (excluded.incident, excluded.start_block, excluded.block, excluded.final_block, excluded.again, excluded.passes,
+        excluded.ended_at, clock_timestamp())`
 
 // foreignReading also finds the block where a reading begins: that of the last nonce below $3
 // whose transaction is known.
@@ -118,19 +121,4 @@ func (s *Store) ForeignScan(ctx context.Context, sub txmanager.Submitter, incide
 	err := s.db.QueryRow(ctx, foreignReading, sub, incident, Bigint(from)).Scan(&r.Begun, &r.Start, &r.Block, &r.Final, &r.Again, &r.Passes,
 		&r.EndedAt, &r.MovedAt, &r.Registered, &r.TerminalBlock)
 	return r, results.Wrap(err, "read how far blocks of %s were read", sub)
-}
-
-const moveForeignReading = `
-insert into foreign_reading (submitter, incident, start_block, block, final_block, again, passes, ended_at)
-values ($1, $2, $3, $4, $5, $6, $7, $8)
-    on conflict (submitter) do update
-   set (incident, start_block, block, final_block, again, passes, ended_at, moved_at)
-     = (excluded.incident, excluded.start_block, excluded.block, excluded.final_block, excluded.again, excluded.passes,
-        excluded.ended_at, clock_timestamp())`
-
-// StoreForeignScan implements [txmanager.Store].
-func (s *Store) StoreForeignScan(ctx context.Context, l lease.Lease, found []txmanager.ForeignTransaction, r txmanager.ForeignScan) error {
-	b := foreignBatch(l, found)
-	b.Queue(moveForeignReading, l.Submitter, r.Incident, Bigint(r.Start), Bigint(r.Block), Bigint(r.Final), bigintOrNull(r.Again), r.Passes, r.EndedAt)
-	return changed(s.send(ctx, b))
 }

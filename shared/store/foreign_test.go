@@ -32,10 +32,10 @@ func TestForeignTransactionsAreKept(t *testing.T) {
 	first := []txmanager.ForeignTransaction{foreign(1, nil, 1), foreign(2, new(eip155.Address([20]byte{5})), 2), foreign(4, nil, 4)}
 	first[2].Tx.Data = nil // too long
 	w := take(t, db, alice, "a/1")
-	check.OK(t)(db.StoreForeignTransactions(t.Context(), w.Lease, first))
+	check.OK(t)(db.StoreForeignTransactions(t.Context(), w.Lease, first, nil))
 	later := foreign(1, new(eip155.Address([20]byte{6})), 5)
-	check.OK(t)(db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{later}))
-	err := db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{foreign(3, new(txmanager.Address("0x00000000000000000000000000000000000000C3")), 3)})
+	check.OK(t)(db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{later}, nil))
+	err := db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{foreign(3, new(txmanager.Address("0x00000000000000000000000000000000000000C3")), 3)}, nil)
 	check.Equal(t, "refuses an address that is not canonical", storetest.Violated(err), "foreign_is_of_the_chain")
 	for _, r := range []struct {
 		from, below uint64
@@ -54,7 +54,7 @@ func TestForeignTransactionsAreKept(t *testing.T) {
 		}
 	}
 	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseAnyway})
-	check.Err(t, "without the lease", lease.ErrFenced)(db.StoreForeignTransactions(t.Context(), w.Lease, first))
+	check.Err(t, "without the lease", lease.ErrFenced)(db.StoreForeignTransactions(t.Context(), w.Lease, first, nil))
 }
 
 // A release has used a foreign transaction, and intents are held by the digest of its call.
@@ -75,13 +75,13 @@ func TestADecidedForeignTransactionStaysTheSame(t *testing.T) {
 	other.Tx.Hash, other.Tx.BlockHash, other.CallDigest = txmanager.Hash{7}, txmanager.Hash{8}, calls(7).CallDigest()
 	moved.Incident, moved.Tx.BlockNumber = 2, 99
 	for _, all := range [][]txmanager.ForeignTransaction{{other}, {moved, other}} {
-		if err := db.StoreForeignTransactions(t.Context(), w.Lease, all); !errors.Is(err, txmanager.ErrForeignChanged) || !errors.Is(err, txmanager.ErrNoQuorum) {
+		if err := db.StoreForeignTransactions(t.Context(), w.Lease, all, nil); !errors.Is(err, txmanager.ErrForeignChanged) || !errors.Is(err, txmanager.ErrNoQuorum) {
 			t.Errorf("another transaction at nonce 0: got %v, want it refused", err)
 		}
 	}
-	check.Err(t, "another transaction, found in blocks", txmanager.ErrForeignChanged)(db.StoreForeignScan(t.Context(), w.Lease, []txmanager.ForeignTransaction{other}, txmanager.ForeignScan{Incident: 2, Begun: true}))
+	check.Err(t, "another transaction, found in blocks", txmanager.ErrForeignChanged)(db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{other}, &txmanager.ForeignScan{Incident: 2, Begun: true}))
 	check.Same(t, "what is stored", check.Value(db.ForeignTransactions(t.Context(), alice, 0, 9))(t), before)
-	check.Err(t, "the same in another block", nil)(db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{moved}))
+	check.Err(t, "the same in another block", nil)(db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{moved}, nil))
 	check.Equal(t, "open rows with the digest of their transactions", value[int](t, db, `select count(*) from foreign_hold h join foreign_transaction f using (submitter, nonce) where h.call_digest = f.call_digest`), 2)
 	db.Run(t, `update protect_incident set closed_at = now(), closed_by = 'ann', mode = 'resume', reason = 'r' where incident = 2`)
 	if a, held := mustCreate(t, db, worth(alice, "five", 5)); !held {
@@ -111,7 +111,7 @@ func TestForeignReadingIsKept(t *testing.T) {
 	ends.Block, ends.Again, ends.Passes, ends.EndedAt = 100, new(uint64(3)), 2, &now
 	w := take(t, db, alice, "a/1")
 	for i, want := range []txmanager.ForeignScan{kept, ends, kept} {
-		check.OK(t)(db.StoreForeignScan(t.Context(), w.Lease, found[:1-min(i, 1)], want))
+		check.OK(t)(db.StoreForeignTransactions(t.Context(), w.Lease, found[:1-min(i, 1)], &want))
 		got := reading(1)
 		check.Same(t, fmt.Sprintf("stored %d", i), got, want, cmpopts.IgnoreFields(txmanager.ForeignScan{}, "TerminalBlock", "Registered", "MovedAt"))
 		if got.TerminalBlock == nil || *got.TerminalBlock != 7 || got.MovedAt.Before(first.MovedAt) || time.Since(got.MovedAt) > time.Hour {
@@ -125,10 +125,10 @@ func TestForeignReadingIsKept(t *testing.T) {
 	next := take(t, db, alice, "a/1")
 	beyond, more := kept, []txmanager.ForeignTransaction{found[0]}
 	beyond.Block, more[0].Nonce = 99, 9
-	check.Err(t, "under a stale token", lease.ErrFenced)(db.StoreForeignScan(t.Context(), w.Lease, more, beyond))
+	check.Err(t, "under a stale token", lease.ErrFenced)(db.StoreForeignTransactions(t.Context(), w.Lease, more, &beyond))
 	check.Equal(t, "the block of the reading, under a stale token", reading(1).Block, 90)
 	check.Equal(t, "under a stale token", len(check.Value(db.ForeignTransactions(t.Context(), alice, 0, 99))(t)), 1)
-	if err := db.StoreForeignScan(t.Context(), next.Lease, more, beyond); err != nil || reading(1).Block != 99 {
+	if err := db.StoreForeignTransactions(t.Context(), next.Lease, more, &beyond); err != nil || reading(1).Block != 99 {
 		t.Errorf("under the token in force: got %v, block %d; want block 99", err, reading(1).Block)
 	}
 }
@@ -146,7 +146,7 @@ func TestForeignReadingBeginsAtTheLastSettledNonce(t *testing.T) {
 	w := take(t, db, alice, "a/1")
 	foreign := txmanager.ForeignTransaction{Nonce: 4, Incident: 1, Receipt: []byte(`{}`),
 		Tx: txmanager.ConsumingTx{Hash: txmanager.Hash{1}, BlockNumber: 30, BlockHash: txmanager.Hash{9}, Node: "node-1", ValueWei: "1"}}
-	check.OK(t)(db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{foreign}))
+	check.OK(t)(db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{foreign}, nil))
 	for from, want := range map[uint64]uint64{0: 0, 1: 7, 2: 17, 4: 17, 5: 30, 9: 30} {
 		r, err := db.ForeignScan(t.Context(), alice, 1, from)
 		if err != nil || (r.TerminalBlock == nil) != (want == 0) || want != 0 && *r.TerminalBlock != want {
@@ -283,7 +283,7 @@ func releases(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, r txma
 	t.Helper()
 	w := take(t, db, sub, fmt.Sprint("release/", r.Incident))
 	if len(foreign) > 0 {
-		check.OK(t)(db.StoreForeignTransactions(t.Context(), w.Lease, foreign))
+		check.OK(t)(db.StoreForeignTransactions(t.Context(), w.Lease, foreign, nil))
 	}
 	closes := txmanager.CursorChange{ClearSuspected: true, CloseIncident: &r}
 	_, err := db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: closes})

@@ -52,18 +52,15 @@ type Store interface {
 	// LostNonces describes the nonces of s for which a lost database may have signed.
 	LostNonces(ctx context.Context, s Submitter) (LostNonces, error)
 
-	// StoreForeignTransactions stores foreign transactions under the fence. For one nonce the last
-	// one read replaces the one before, until a release has used it as evidence. After that the
-	// error wraps [ErrForeignChanged] where another one was read, and nothing is stored.
-	StoreForeignTransactions(ctx context.Context, l lease.Lease, all []ForeignTransaction) error
+	// StoreForeignTransactions stores foreign transactions, and how far blocks were read for them (nil: no further than
+	// before), in one commit under the fence. For one nonce the last one read replaces the one before,
+	// until a release has used it as evidence. After that the error wraps [ErrForeignChanged] where
+	// another one was read, and nothing is stored.
+	StoreForeignTransactions(ctx context.Context, l lease.Lease, all []ForeignTransaction, scan *ForeignScan) error
 
 	// ForeignScan returns how far blocks were read for foreign transactions of s in a PROTECT
 	// incident, and from where they may be read for nonces from one on.
 	ForeignScan(ctx context.Context, s Submitter, incident int, from uint64) (ForeignScan, error)
-
-	// StoreForeignScan stores foreign transactions found in blocks, and how far the blocks were
-	// read, in one commit under the fence. Its errors are those of StoreForeignTransactions.
-	StoreForeignScan(ctx context.Context, l lease.Lease, found []ForeignTransaction, r ForeignScan) error
 }
 
 // AcquireResult is the answer of [Store.Acquire].

@@ -62,16 +62,11 @@ type foreignProgress struct {
 
 func (s foreignProgress) isEmpty() bool { return len(s.found) == 0 && s.scan == nil }
 
-func (t *incident) storeForeign(ctx context.Context, step foreignProgress) (err error) {
-	switch {
-	case step.isEmpty():
+func (t *incident) storeForeign(ctx context.Context, step foreignProgress) error {
+	if step.isEmpty() {
 		return nil
-	case step.scan != nil:
-		err = t.Store.StoreForeignScan(ctx, t.State.Lease, step.found, *step.scan)
-	default:
-		err = t.Store.StoreForeignTransactions(ctx, t.State.Lease, step.found)
 	}
-	if err != nil {
+	if err := t.Store.StoreForeignTransactions(ctx, t.State.Lease, step.found, step.scan); err != nil {
 		return fmt.Errorf("store foreign transactions of %s: %w", t.State.Submitter(), err)
 	}
 	t.CrashPoint("foreign.stored")

@@ -51,13 +51,11 @@ func (b *evidenceStore) ForeignScan(_ context.Context, _ txmanager.Submitter, in
 	return r, nil
 }
 
-func (b *evidenceStore) StoreForeignScan(ctx context.Context, l lease.Lease, found []txmanager.ForeignTransaction, r txmanager.ForeignScan) error {
-	r.MovedAt = txtest.Now
-	b.read = r
-	return b.StoreForeignTransactions(ctx, l, found)
-}
-
-func (b *evidenceStore) StoreForeignTransactions(_ context.Context, _ lease.Lease, all []txmanager.ForeignTransaction) error {
+func (b *evidenceStore) StoreForeignTransactions(_ context.Context, _ lease.Lease, all []txmanager.ForeignTransaction, scan *txmanager.ForeignScan) error {
+	if scan != nil {
+		b.read = *scan
+		b.read.MovedAt = txtest.Now
+	}
 	if b.refuses == nil {
 		b.stored = append(b.stored, all...)
 	}
