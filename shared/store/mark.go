@@ -56,23 +56,32 @@ const MarkOfSweep = "sweep"
 // markedNow is true if a mark was prepared in this minute of the database's clock.
 const markedNow = `exists (select from database_mark where date_trunc('minute', at) = date_trunc('minute', clock_timestamp()))`
 
-const prepareMark = `
+// asMark is a statement that inserts a row of database_mark, and returns it for [scanMark].
+func asMark(row string) string {
+	return `
 with next as (
   insert into database_mark (id, written_over, reason)
-  select replace(gen_random_uuid()::text, '-', ''), $1, $2 where is_accepted_database() and not ($3 and ` + markedNow + `)
-  returning id, sequence, at
+  ` + row + `
+  returning id, sequence, at, reason
 )
-select n.id, n.sequence, n.at, a.epoch, pg_current_wal_insert_lsn()::text, a.system_identifier::text, a.timeline_id,
+select n.id, n.sequence, n.at, n.reason, a.epoch, pg_current_wal_insert_lsn()::text, s.system_identifier::text, current_timeline(),
        z.seal_number, z.seal_hash
-  from next n, database_identity a, seal_audit(n.id) z`
+  from next n, database_identity a, pg_control_system() s, seal_audit(n.id) z`
+}
+
+func scanMark(row pgx.Row) (m mark.Mark, err error) {
+	err = row.Scan(&m.ID, &m.Sequence, &m.At, &m.Reason, &m.Epoch, &m.Position, &m.System, &m.Timeline, &m.Audit.Number, &m.Audit.Hash)
+	return m, err
+}
+
+var prepareMark = asMark(`select replace(gen_random_uuid()::text, '-', ''), $1, $2 where is_accepted_database() and not ($3 and ` + markedNow + `)`)
 
 // Prepare implements [mark.Store]. A database that was not accepted prepares no mark: the
 // error wraps [mark.ErrForeign]. Sweeps prepare at most one mark in each minute of the
 // database's clock.
 func (s *Store) Prepare(ctx context.Context, over int64, reason string) (mark.Mark, error) {
-	m := mark.Mark{Reason: reason}
 	paced := reason == MarkOfSweep
-	err := s.db.QueryRow(ctx, prepareMark, over, reason, paced).Scan(&m.ID, &m.Sequence, &m.At, &m.Epoch, &m.Position, &m.System, &m.Timeline, &m.Audit.Number, &m.Audit.Hash)
+	m, err := scanMark(s.db.QueryRow(ctx, prepareMark, over, reason, paced))
 	foreign := fmt.Errorf("no mark is written by a database that is not accepted: %w", mark.ErrForeign)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows) && paced:

@@ -43,21 +43,8 @@ select replace(gen_random_uuid()::text, '-', ''), a.system_identifier, a.timelin
                      else v.reason || '; ' || excluded.by || ': ' || excluded.reason end
 returning id, mark, mark = $3`
 
-// markMove writes the id of a mark that belongs to move $4.
-const markMove = `
-with next as (
-  insert into database_mark (id, written_over, reason)
-  values ($1, $2, $3)
-  returning id, sequence, at, reason
-)
-select n.id, n.sequence, n.at, n.reason, a.epoch, pg_current_wal_insert_lsn()::text, s.system_identifier::text, current_timeline(),
-       z.seal_number, z.seal_hash
-  from next n, database_identity a, pg_control_system() s, seal_audit(n.id) z`
-
-func scanMark(row pgx.Row) (m mark.Mark, err error) {
-	err = row.Scan(&m.ID, &m.Sequence, &m.At, &m.Reason, &m.Epoch, &m.Position, &m.System, &m.Timeline, &m.Audit.Number, &m.Audit.Hash)
-	return m, err
-}
+// markMove writes a mark that belongs to a move.
+var markMove = asMark(`values ($1, $2, $3)`)
 
 func moveReason(what string, id int64) string { return what + " " + strconv.FormatInt(id, 10) }
 
