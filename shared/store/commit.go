@@ -59,9 +59,12 @@ func (s *Store) commitAlone(ctx context.Context, c *fencedCommit) (txmanager.Com
 		b.Queue("begin")
 	}
 	b.Queue(requireLease, c.Lease.Submitter, c.Lease.Owner, c.Lease.Token)
-	queueIdentity(b, c.Cursor.CloseIncident)
-	if c.Cursor.CloseIncident != nil && !c.Cursor.CloseIncident.Untouched {
-		queueCarryOut(ctx, b)
+	if leave := c.Cursor.CloseIncident; leave != nil {
+		b.Queue(holdIdentity)
+		b.Queue(sameIdentity, leave.Change)
+		if !leave.Untouched {
+			queueCarryOut(ctx, b)
+		}
 	}
 	s.queueWrites(b, all)
 	if c.LeaseEnd == txmanager.ReleaseUnlessRerun {
@@ -93,12 +96,14 @@ func (s *Store) queueWrites(b *pgx.Batch, all fencedCommits) {
 	queueParts(b, storeVersion, versionColumns, partsOf(all, func(c *fencedCommit) []txmanager.Version { return c.Versions }))
 	queueParts(b, countFees, feeColumns, partsOf(all, func(c *fencedCommit) []txmanager.FeeUse { return c.Fees }))
 	for _, c := range all {
-		queueIncident(b, c.Lease, c.Cursor)
+		if leave := c.Cursor.CloseIncident; leave != nil {
+			s.queueCloseIncident(b, c.Lease, *leave)
+		}
+		if c.Cursor.OpenIncident != nil {
+			b.Queue(openIncident, c.Lease.Submitter, c.Cursor.OpenIncident)
+		}
 	}
 	queueParts(b, updateCursor, cursorColumns, partsOf(all, (*fencedCommit).cursorChanges))
-	for _, c := range all {
-		s.queueNameEpoch(b, c.Commit)
-	}
 	queueRelease(b, all)
 }
 
@@ -269,15 +274,6 @@ func (c *fencedCommit) cursorChanges() []txmanager.CursorChange {
 		return nil
 	}
 	return []txmanager.CursorChange{c.Cursor}
-}
-
-func queueIncident(b *pgx.Batch, l lease.Lease, c txmanager.CursorChange) {
-	if c.CloseIncident != nil {
-		queueCloseIncident(b, l, *c.CloseIncident)
-	}
-	if c.OpenIncident != nil {
-		b.Queue(openIncident, l.Submitter, c.OpenIncident)
-	}
 }
 
 // toJSON is v as JSON, or nil. Commits give it types of plain fields, which cannot fail.

@@ -88,39 +88,25 @@ select 1 / (case when count(*) = jsonb_array_length($2::jsonb) then 1 else 0 end
 // holdIdentity keeps the database from being distrusted, and so from being accepted anew,
 // before the commit. sameIdentity refuses the whole release, by a division by zero, if the
 // database is not the accepted database, or not the one that the release was evaluated in.
+//
+// Both come after the fence. An acceptance locks the queue and then the authority, but only if
+// the database is not the accepted database. A release stops here in that case, so that the two
+// cannot deadlock.
 const (
 	holdIdentity = `select from database_identity for share`
 	sameIdentity = `select 1 / (case when is_accepted_database() and ` + lastChange + ` = $1 then 1 else 0 end)`
 )
 
-// queueIdentity comes after the fence. An acceptance locks the queue and then the authority,
-// but only if the database is not the accepted database. A release stops here in that case, so that
-// the two cannot deadlock.
-func queueIdentity(b *pgx.Batch, leave *txmanager.ReleaseRequest) {
-	if leave != nil {
-		b.Queue(holdIdentity)
-		b.Queue(sameIdentity, leave.Change)
-	}
-}
-
-// drawNameEpoch draws a new name epoch, so that used task names do not recur.
+// drawNameEpoch draws a new name epoch, so that used task names do not recur. This process needs
+// it for the release's own task, because it does not load again before that task.
 const drawNameEpoch = `
 update submitter_lease
    set name_epoch = left(gen_random_uuid()::text, 8)
  where submitter = $1
 returning name_epoch`
 
-// queueNameEpoch adds drawNameEpoch to the batch of a release by resync. This process needs
-// the new epoch for the release's own task, because it does not load again before that task.
-func (s *Store) queueNameEpoch(b *pgx.Batch, w txmanager.Commit) {
-	if leave := w.Cursor.CloseIncident; leave == nil || leave.Mode != txmanager.Resync {
-		return
-	}
-	b.Queue(drawNameEpoch, w.Lease.Submitter).QueryRow(results.Scan(s.nameEpochOf(new(txmanager.Submitter(w.Lease.Submitter)))))
-}
-
 // queueCloseIncident adds the end of a PROTECT incident to a fenced batch.
-func queueCloseIncident(b *pgx.Batch, l lease.Lease, leave txmanager.ReleaseRequest) {
+func (s *Store) queueCloseIncident(b *pgx.Batch, l lease.Lease, leave txmanager.ReleaseRequest) {
 	what := map[string]any{"count": leave.Count, "requests": leave.Requests, "takers": leave.ConsumedBy, "notOnChain": leave.ReorgedFinals}
 	if leave.Filling != nil {
 		what["filling"] = leave.Filling
@@ -153,6 +139,7 @@ func queueCloseIncident(b *pgx.Batch, l lease.Lease, leave txmanager.ReleaseRequ
 		b.Queue(insertFills, l.Submitter, l.Token, Bigint(f.Below), leave.By, PrintableText(leave.Reason))
 	}
 	b.Queue(insertHolds, l.Submitter, Bigint(leave.Count), leave.Requests)
+	b.Queue(drawNameEpoch, l.Submitter).QueryRow(results.Scan(s.nameEpochOf(new(txmanager.Submitter(l.Submitter)))))
 }
 
 // openRequests are queued intents, and open payouts that are not stored.
