@@ -224,7 +224,7 @@ with changed as (
   returning submitter
 )
 insert into submitter_change (submitter, action, by, reason, from_callers, to_callers, succeeds)
-select submitter, 'CALLERS', $5, $6, $4, $2, $7 from changed`
+select submitter, 'CALLERS', $5, $6, $4, $2, coalesce($7::jsonb, '{}') from changed`
 
 // PutCallers sets the callers, with a record of them before and after, and returns the token
 // in force after the commit. It ends the lease session of the lease's holder, so that
@@ -247,11 +247,7 @@ func (s *Store) PutCallers(ctx context.Context, c CallersChange) (token int64, c
 		if slices.Equal(after.listed, before.listed) && maps.Equal(after.succeeded, before.succeeded) {
 			return errSame
 		}
-		succeeds := c.Succeeds
-		if succeeds == nil {
-			succeeds = map[string]string{}
-		}
-		_, err = tx.Exec(ctx, changeCallers, c.Submitter, after.listed, after.succeeded, before.listed, c.By, PrintableText(c.Reason), succeeds)
+		_, err = tx.Exec(ctx, changeCallers, c.Submitter, after.listed, after.succeeded, before.listed, c.By, PrintableText(c.Reason), c.Succeeds)
 		return err
 	})
 	return token, changed, results.Wrap(err, "change the callers of %s", c.Submitter)

@@ -94,7 +94,7 @@ func (s *Store) answerCommits(ctx context.Context, calls []*fencedCommit) []batc
 		switch {
 		case err != nil:
 			answers[i].Err = err
-		case !held[c.Lease.Submitter]:
+		case !slices.Contains(held, c.Lease.Submitter):
 			answers[i].Err = batch.AloneError{Cause: errNotLocked}
 		default:
 			answers[i].Value = c.result
@@ -129,17 +129,16 @@ var fenceColumns = fencedColumns(partValue("owner", "text", func(l *lease.Lease)
 //
 // The error is a [batch.AloneError] if the database rolled the transaction back because of one of its rows. With
 // any other error it is unknown whether the transaction was committed, and it is not repeated.
-func (s *Store) commitTogether(ctx context.Context, calls []*fencedCommit) (held map[string]bool, err error) {
+func (s *Store) commitTogether(ctx context.Context, calls []*fencedCommit) (held []string, err error) {
 	all := fencedCommits(slices.SortedFunc(slices.Values(calls), func(x, y *fencedCommit) int { return strings.Compare(x.Lease.Submitter, y.Lease.Submitter) }))
 	leases := partsOf(all, func(c *fencedCommit) []lease.Lease { return []lease.Lease{c.Lease} })
 	first := slices.MinFunc(leases, func(x, y fenced[lease.Lease]) int { return cmp.Compare(x.lease.Left(), y.lease.Left()) })
 	ctx, cancel := s.rules.WriteContext(ctx, first.lease)
 	defer cancel()
-	var locked []string
 	var committed bool
 	b := new(pgx.Batch)
 	b.Queue("begin")
-	b.Queue(lockLeases, RecordArrays(nil, fenceColumns, leases)...).QueryRow(results.Scan(&locked, nil, nil))
+	b.Queue(lockLeases, RecordArrays(nil, fenceColumns, leases)...).QueryRow(results.Scan(&held, nil, nil))
 	s.queueWrites(b, all)
 	b.Queue("commit").Exec(results.Done(&committed))
 	s.queueRecheck(b, all)
@@ -152,10 +151,6 @@ func (s *Store) commitTogether(ctx context.Context, calls []*fencedCommit) (held
 		for _, c := range all {
 			c.result.Queued = txmanager.AdvanceNowQueue
 		}
-	}
-	held = make(map[string]bool, len(locked))
-	for _, submitter := range locked {
-		held[submitter] = true
 	}
 	return held, nil
 }

@@ -51,14 +51,21 @@ func (s *Store) newCreates() *batch.Group[pendingCreate, Created] {
 	})
 }
 
-// answerBatch stores them all at once, and answers each.
+// answerBatch stores several intents at once, or one as [Store.CreateAll] does, and answers each. An error is a
+// [batch.AloneError] if the database rolled back what it was to store for several requests.
 func (s *Store) answerBatch(ctx context.Context, all []pendingCreate) []batch.Result[Created] {
 	intents, bound := make([]Intent, len(all)), all[0].bound
 	for i, p := range all {
 		intents[i] = p.intent
 		bound = min(bound, p.bound)
 	}
-	created, err := s.createShared(ctx, intents, bound)
+	var created []Created
+	var err error
+	if len(intents) == 1 {
+		created, err = s.CreateAll(ctx, intents, bound)
+	} else if created, err = s.createAll(ctx, intents, bound, new(sharedLockWait), false); isRowOrLockError(err) {
+		err = batch.AloneError{Cause: err}
+	}
 	answers := make([]batch.Result[Created], len(all))
 	for i := range all {
 		if answers[i].Err = err; err == nil {
@@ -66,19 +73,6 @@ func (s *Store) answerBatch(ctx context.Context, all []pendingCreate) []batch.Re
 		}
 	}
 	return answers
-}
-
-// createShared stores the intents at once, or one intent as [Store.CreateAll] does. The error is a
-// [batch.AloneError] if the database rolled back what it was to store for several requests.
-func (s *Store) createShared(ctx context.Context, intents []Intent, bound int) ([]Created, error) {
-	if len(intents) == 1 {
-		return s.CreateAll(ctx, intents, bound)
-	}
-	created, err := s.createAll(ctx, intents, bound, new(sharedLockWait), false)
-	if err != nil && isRowOrLockError(err) {
-		err = batch.AloneError{Cause: err}
-	}
-	return created, err
 }
 
 // isRowOrLockError reports whether the database rolled the batch back because of a row's values

@@ -210,10 +210,7 @@ func (a OperatorAct) place() ActPlace { return ActPlace{a.At, a.Source, a.ID} }
 // reads windows of each source until the page is full. Only after [actRounds] windows a page can be shorter and still
 // have a next one.
 func (s *Store) OperatorActs(ctx context.Context, q ActQuery) (page []OperatorAct, next *ActPlace, err error) {
-	at := ActPlace{At: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}
-	if q.Before != nil {
-		at = *q.Before
-	}
+	at := *cmp.Or(q.Before, &ActPlace{At: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)})
 	for range actRounds {
 		found, end, err := s.readActs(ctx, q, at)
 		if err != nil {

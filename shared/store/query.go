@@ -92,19 +92,17 @@ var byRequest = `
                  where r.submitter = $1)
    and (` + Owned("m", "$3::text[]") + ` or $4 or ` + recordedFor("m", "$3::text[]") + `)`
 
-// refuseIfUnknown turns "not found" into [ErrInDoubt] if it proves nothing.
-func (s *Store) refuseIfUnknown(ctx context.Context, r Record, err error, sub txmanager.Submitter, requestID string, v Viewer) (Record, error) {
-	if !errors.Is(err, ErrNotFound) {
-		return r, err
-	}
+// notFound is [ErrNotFound], or [ErrInDoubt] if a request without a row proves nothing.
+func (s *Store) notFound(ctx context.Context, sub txmanager.Submitter, requestID string, v Viewer) error {
 	var inDoubt bool
-	if err := s.db.QueryRow(ctx, doubtful, sub, requestID, v.AllNames(), v.Operator).Scan(&inDoubt); err != nil {
-		return r, err
+	err := s.db.QueryRow(ctx, doubtful, sub, requestID, v.AllNames(), v.Operator).Scan(&inDoubt)
+	switch {
+	case err != nil:
+		return err
+	case inDoubt:
+		return ErrInDoubt
 	}
-	if inDoubt {
-		return r, ErrInDoubt
-	}
-	return r, ErrNotFound
+	return ErrNotFound
 }
 
 // doubtful is true if "no such request" may be wrong. A restored database does not know what

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -45,9 +46,7 @@ with changed as (
   returning submitter
 )
 insert into submitter_change (submitter, action, by, reason, from_max_in_flight, to_max_in_flight, from_name, to_name)
-select submitter, 'UPDATE', $6, $7,
-       case when $4::integer <> $2::integer then $4::integer end, case when $4::integer <> $2::integer then $2::integer end,
-       case when $5::text <> $3::text then $5::text end, case when $5::text <> $3::text then $3::text end
+select submitter, 'UPDATE', $6, $7, nullif($4::integer, $2), nullif($2::integer, $4), nullif($5::text, $3), nullif($3::text, $5)
   from changed`
 
 // UpdateSubmitter changes the terms, with a record of them before and after, and returns the token in force
@@ -64,13 +63,7 @@ func (s *Store) UpdateSubmitter(ctx context.Context, u SubmitterUpdate) (token i
 		if err != nil {
 			return results.Missing(err, ErrUnknownSubmitter)
 		}
-		toWindow, toName := window, name
-		if u.MaxInFlight != nil {
-			toWindow = *u.MaxInFlight
-		}
-		if u.Name != nil {
-			toName = *u.Name
-		}
+		toWindow, toName := *cmp.Or(u.MaxInFlight, &window), *cmp.Or(u.Name, &name)
 		switch {
 		case retired:
 			return ErrRetired

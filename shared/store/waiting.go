@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 
@@ -174,14 +175,15 @@ func (s *Store) TxWaitingByRequest(ctx context.Context, sub txmanager.Submitter,
 }
 
 // recordWaiting reads a record and why it waits in one round trip. The submitter and the request
-// are those of [Store.refuseIfUnknown].
+// are those of [Store.notFound].
 func (s *Store) recordWaiting(ctx context.Context, sub txmanager.Submitter, requestID string, v Viewer, record string, of []any, explain string, about []any) (r Record, w *Waiting, err error) {
 	b := new(pgx.Batch)
 	b.Queue(record, of...).Query(results.Only(&r, pgx.RowToStructByPos[Record]))
 	b.Queue(explain, about...).Query(results.First(&w, scanWaiting))
-	err = results.Missing(s.send(ctx, b), ErrNotFound)
+	if err = s.send(ctx, b); errors.Is(err, pgx.ErrNoRows) {
+		err = s.notFound(ctx, sub, requestID, v)
+	}
 	r.LastError, r.LastErrorDetail = callerText(r.LastError)
-	r, err = s.refuseIfUnknown(ctx, r, err, sub, requestID, v)
 	return r, w, err
 }
 
