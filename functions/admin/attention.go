@@ -15,13 +15,13 @@ import (
 func (a *Server) listAttention(r *http.Request, q map[string]string) (serve.List, error) {
 	page, next, err := serve.Page(q, serve.AttentionPlace, func(after store.AttentionPlace, limit int) ([]store.AttentionItem, error) {
 		return a.Store.Attention(r.Context(), a.Limits, after, limit)
-	}, func(i store.AttentionItem) store.AttentionPlace { return i.Place })
+	}, func(i store.AttentionItem) store.AttentionPlace { return i.AttentionPlace })
 	return serve.List{Name: "items", Rows: serve.ViewsOf(page, attentionOf), Next: next}, err
 }
 
 func attentionOf(i store.AttentionItem) client.AttentionItem {
 	out := client.AttentionItem{
-		Kind: string(i.Kind), Overdue: i.Overdue, Since: i.Place.Since.UTC(), Detail: i.Detail,
+		Kind: string(i.Kind), Overdue: i.Overdue, Since: i.Since.UTC(), Detail: i.Detail,
 		Subject: client.AttentionSubject{Submitter: i.Submitter, TxID: i.TxID, ReqID: i.ReqID},
 	}
 	g := attentionGuides[i.Kind]

@@ -43,7 +43,7 @@ func AttentionKinds() []AttentionKind {
 
 // AttentionItem is one thing that needs a person, or will if it lasts.
 type AttentionItem struct {
-	Place     AttentionPlace
+	AttentionPlace
 	Kind      AttentionKind
 	Overdue   bool   // false: a wait below its limit
 	Submitter string // "", as the members below: the item has none
@@ -202,11 +202,6 @@ func (s *Store) attentionArgs(l AttentionLimits) NamedArgs {
 func (s *Store) Attention(ctx context.Context, l AttentionLimits, after AttentionPlace, size int) ([]AttentionItem, error) {
 	args := s.attentionArgs(l)
 	args["rank"], args["since"], args["key"], args["size"] = after.Rank, after.Since, after.Key, size
-	all, err := results.All(ctx, s.db, scanAttention, attentionPage, args)
+	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[AttentionItem], attentionPage, args)
 	return all, results.Wrap(err, "read what needs attention")
-}
-
-func scanAttention(row pgx.CollectableRow) (i AttentionItem, err error) {
-	err = row.Scan(&i.Place.Rank, &i.Place.Since, &i.Place.Key, &i.Kind, &i.Overdue, &i.Submitter, &i.TxID, &i.ReqID, &i.Number, &i.Name, &i.Detail)
-	return i, err
 }

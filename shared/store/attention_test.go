@@ -30,10 +30,10 @@ func attentionOf(t *testing.T, db storetest.Bundle, size int) (all []string) {
 		page := check.Value(db.Attention(t.Context(), attentionLimits(), after, size))(t)
 		for _, i := range page {
 			all = append(all, fmt.Sprintf("%s overdue=%t %s", i.Kind, i.Overdue, i.Submitter))
-			if i.Place.Since.IsZero() || i.Place.Since.After(time.Now().Add(time.Minute)) {
-				t.Errorf("%s: since %s, want a time in the past", i.Kind, i.Place.Since)
+			if i.Since.IsZero() || i.Since.After(time.Now().Add(time.Minute)) {
+				t.Errorf("%s: since %s, want a time in the past", i.Kind, i.Since)
 			}
-			after = i.Place
+			after = i.AttentionPlace
 		}
 		if len(page) < size {
 			return all

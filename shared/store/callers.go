@@ -200,14 +200,8 @@ func (s *Store) changeUnderLease(ctx context.Context, sub txmanager.Submitter, c
 	if err != nil && changed {
 		return 0, false, err
 	}
-	token, err = s.tokenOf(ctx, sub)
-	return token, changed, err
-}
-
-// tokenOf is the fencing token in force.
-func (s *Store) tokenOf(ctx context.Context, sub txmanager.Submitter) (token int64, err error) {
 	err = s.db.QueryRow(ctx, findToken, sub).Scan(&token, s.nameEpochOf(&sub))
-	return token, results.Wrap(err, "read the token of %s", sub)
+	return token, changed, results.Wrap(err, "read the token of %s", sub)
 }
 
 // lockCallers locks the row as [changeSigner] does.

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -72,17 +71,12 @@ func (s *Store) commitAlone(ctx context.Context, c *fencedCommit) (txmanager.Com
 		s.queueRecheck(b, all)
 	}
 	if err := s.send(ctx, b); err != nil {
-		return txmanager.CommitResult{}, refusedRetired(err)
+		if results.Refusal(err).ConstraintName == "retired_takes_no_work" { // the submitter is retired, and the transaction new
+			err = ErrRetired
+		}
+		return txmanager.CommitResult{}, err
 	}
 	return c.result, nil
-}
-
-// refusedRetired is [ErrRetired] if the database refused a new transaction of a retired submitter; otherwise err.
-func refusedRetired(err error) error {
-	if results.Refusal(err).ConstraintName == "retired_takes_no_work" {
-		return ErrRetired
-	}
-	return err
 }
 
 // queueWrites adds what the commits write after the fence.
@@ -287,8 +281,6 @@ func toJSON(v any, null bool) *string {
 
 // gasText is what a version may cost, as JSON.
 func gasText(gas *txmanager.GasParams) string { return *toJSON(gas, false) }
-
-func toHex(b []byte) string { return "0x" + hex.EncodeToString(b) }
 
 // PrintableText is text without the characters that Postgres refuses.
 func PrintableText(text string) string {

@@ -34,14 +34,10 @@ func (s *Store) Evaluate(ctx context.Context, seen mark.Observed) (mark.Verdict,
 	case seen.Generation <= latest:
 		return mark.Older, nil
 	}
-	return mark.Foreign, s.notHolding(ctx, seen)
-}
-
-func (s *Store) notHolding(ctx context.Context, seen mark.Observed) error {
 	evidence := fmt.Sprintf("id %s, generation %d, epoch %s, sequence %d, position %s, written %s by the database's clock",
 		seen.ID, seen.Generation, seen.Epoch, seen.Sequence, seen.Position, seen.At.UTC().Format("2006-01-02 15:04:05Z"))
-	_, err := s.db.Exec(ctx, `select distrust_by_mark($1, $2, $3)`, seen.ID, seen.Generation, evidence)
-	return results.Wrap(err, "distrust a database that does not hold the mark")
+	_, err = s.db.Exec(ctx, `select distrust_by_mark($1, $2, $3)`, seen.ID, seen.Generation, evidence)
+	return mark.Foreign, results.Wrap(err, "distrust a database that does not hold the mark")
 }
 
 // Latest implements [mark.Store].

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"time"
@@ -303,7 +304,7 @@ func (s *Store) HasMoreIntents(ctx context.Context, sub txmanager.Submitter) (mo
 // MatchingIntents lists recent intents of s with t's recipient, value and data, the newest first and at most
 // [MaxMatching]. It skips queued intents, and those whose payload is archived.
 func (s *Store) MatchingIntents(ctx context.Context, sub txmanager.Submitter, t txmanager.ConsumingTx) ([]MatchingIntent, error) {
-	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[MatchingIntent], matchingIntents, sub, t.To, t.ValueWei, toHex(t.Data), MaxMatching, matchAmong)
+	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[MatchingIntent], matchingIntents, sub, t.To, t.ValueWei, "0x"+hex.EncodeToString(t.Data), MaxMatching, matchAmong)
 	return all, results.Wrap(err, "find intents like %s", t.Hash)
 }
 
