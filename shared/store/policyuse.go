@@ -28,14 +28,9 @@ type PolicyScope struct {
 
 var (
 	policyUse = `
-select c.now,
-       coalesce(l.intents, 0) - coalesce((select u.intents from submitter_use u
-           where u.submitter = @submitter and u.at <= c.now - interval '1 minute' order by u.at desc, u.number desc limit 1), 0),
-       (` + inDay("l.value_wei", "submitter_use u where u.submitter = @submitter", "value_wei", "''", "c.now") + `)::text,
-       (` + feesInDay + `)::text
-  from (select clock_timestamp() as now) as c
-  left join submitter_policy p on p.submitter = @submitter
-  left join lateral (select * from submitter_use u where u.submitter = @submitter order by u.number desc limit 1) as l on true`
+select c.now, c.in_minute, c.in_day::text, (` + feesInDay + `)::text
+  from (` + submitterUse + `) as c
+  left join submitter_policy p on p.submitter = @submitter`
 
 	policyScopes = `
 with recursive scopes as (
@@ -44,12 +39,11 @@ with recursive scopes as (
   select (select min(u.scope) from policy_use u where u.submitter = @submitter and u.scope > s.scope) from scopes s where s.scope is not null
 )
 select s.scope,
-       o.intents - coalesce((select u.intents from policy_use u
-           where u.submitter = @submitter and u.scope = s.scope and u.at <= c.now - interval '1 minute' order by u.at desc, u.number desc limit 1), 0),
-       (` + inDay("o.total", "policy_use u where u.submitter = @submitter and u.scope = s.scope", "total", "s.scope", "c.now") + `)::text
+       ` + inMinute("o.intents", usesOf("s.scope"), "c.now") + `,
+       (` + inDay("o.total", usesOf("s.scope"), "total", "s.scope", "c.now") + `)::text
   from (select scope from scopes where scope is not null limit @size) as s
  cross join (select clock_timestamp() as now) as c
- cross join lateral (select * from policy_use u where u.submitter = @submitter and u.scope = s.scope order by u.number desc limit 1) as o
+ cross join lateral (` + newest(usesOf("s.scope")) + `) as o
  order by s.scope`
 )
 

@@ -27,13 +27,38 @@ const feesInDay = `case when p.max_day_fees_wei is not null then
          - coalesce((select f.total_wei from submitter_fee f
              where f.submitter = p.submitter and f.at <= (select clock_timestamp() - interval '24 hours') order by f.at desc, f.number desc limit 1), 0) end`
 
-// inDay is the scope's use within 24 hours, less released amounts. total are the running
-// sums.
-func inDay(total, sums, column, scope, now string) string {
-	return `coalesce(` + total + `, 0)
-         - coalesce((select u.` + column + ` from ` + sums + ` and u.at <= ` + now + ` - interval '24 hours' order by u.at desc, u.number desc limit 1), 0)
+// usesOfSubmitter and usesOf are the rows u with the running sums of the submitter, and of one of its callers or tokens.
+const usesOfSubmitter = `submitter_use u where u.submitter = @submitter`
+
+func usesOf(scope string) string {
+	return `policy_use u where u.submitter = @submitter and u.scope = ` + scope
+}
+
+// newest is the newest row of uses.
+func newest(uses string) string { return `select * from ` + uses + ` order by u.number desc limit 1` }
+
+// since is by how much a running sum of uses has grown to total after a time.
+func since(total, column, uses, time string) string {
+	return `coalesce(` + total + `, 0) - coalesce((select u.` + column + ` from ` + uses + ` and u.at <= ` + time + ` order by u.at desc, u.number desc limit 1), 0)`
+}
+
+// inMinute is the number of intents within a minute.
+func inMinute(intents, uses, now string) string {
+	return since(intents, "intents", uses, now+` - interval '1 minute'`)
+}
+
+// inDay is the scope's use within 24 hours, less released amounts.
+func inDay(total, uses, column, scope, now string) string {
+	return since(total, column, uses, now+` - interval '24 hours'`) + `
          - coalesce((select sum(g.amount) from policy_released_use g where g.submitter = @submitter and g.scope = ` + scope + ` and g.minute > ` + now + ` - interval '24 hours'), 0)`
 }
+
+// submitterUse is what counts against the submitter's limits over time.
+var submitterUse = `
+  select coalesce(l.number, 0) as number, coalesce(l.intents, 0) as intents, coalesce(l.value_wei, 0) as value_wei, greatest(c.now, l.at) as at, c.now,
+         ` + inMinute("l.intents", usesOfSubmitter, "c.now") + ` as in_minute, ` + inDay("l.value_wei", usesOfSubmitter, "value_wei", "''", "c.now") + ` as in_day
+    from (select clock_timestamp() as now) as c
+    left join lateral (` + newest(usesOfSubmitter) + `) as l on true`
 
 // fullName is [FullCaller] of a column.
 func fullName(name string) string {
@@ -77,14 +102,7 @@ const ofTheRow = `select m.caller from managed_tx m where m.tx_id = @tx_id::uuid
 // clock is set back.
 func verdict(of judging) string {
 	return `
-used as (
-  select coalesce(l.number, 0) as number, coalesce(l.intents, 0) as intents, coalesce(l.value_wei, 0) as value_wei,
-         greatest(c.now, l.at) as at, c.now,
-         coalesce(l.intents, 0) - coalesce((select u.intents from submitter_use u
-             where u.submitter = @submitter and u.at <= c.now - interval '1 minute' order by u.at desc, u.number desc limit 1), 0) as in_minute,
-         ` + inDay("l.value_wei", "submitter_use u where u.submitter = @submitter", "value_wei", "''", "c.now") + ` as in_day
-    from (select clock_timestamp() as now) as c
-    left join lateral (select * from submitter_use u where u.submitter = @submitter order by u.number desc limit 1) as l on true
+used as (` + submitterUse + `
 ), theirs as (
   select f.scope, coalesce(l.number, 0) as number, coalesce(l.intents, 0) as intents, coalesce(l.total, 0) as total, greatest(c.now, l.at) as at,
          h.known, k.*, i.in_minute, i.in_day
@@ -93,22 +111,20 @@ used as (
    cross join ` + limitsOf(of.caller) + `
    cross join used c
    cross join lateral (select ` + fullName("w.present") + ` as scope offset 0) as f
-    left join lateral (select * from policy_use u where u.submitter = @submitter and u.scope = f.scope order by u.number desc limit 1) as l on true
+    left join lateral (` + newest(usesOf("f.scope")) + `) as l on true
    cross join lateral (
-       select sum(coalesce(o.intents, 0) - coalesce((select u.intents from policy_use u
-                where u.submitter = @submitter and u.scope = a.name and u.at <= c.now - interval '1 minute' order by u.at desc, u.number desc limit 1), 0)) as in_minute,
-              sum(` + inDay("o.total", "policy_use u where u.submitter = @submitter and u.scope = a.name", "total", "a.name", "c.now") + `) as in_day
+       select sum(` + inMinute("o.intents", usesOf("a.name"), "c.now") + `) as in_minute, sum(` + inDay("o.total", usesOf("a.name"), "total", "a.name", "c.now") + `) as in_day
          from unnest(n.names) as a (name)
-         left join lateral (select * from policy_use u where u.submitter = @submitter and u.scope = a.name order by u.number desc limit 1) as o on true) as i
+         left join lateral (` + newest(usesOf("a.name")) + `) as o on true) as i
    where p.submitter = @submitter and p.per_caller is not null
 ), token as (
   select t.scope, coalesce(l.number, 0) as number, coalesce(l.intents, 0) as intents, coalesce(l.total, 0) as total, greatest(c.now, l.at) as at,
          (p.tokens -> t.scope ->> 'maxAmount')::numeric as max_units, (p.tokens -> t.scope ->> 'maxAmountPerDay')::numeric as max_day_units,
-         ` + inDay("l.total", "policy_use u where u.submitter = @submitter and u.scope = t.scope", "total", "t.scope", "c.now") + ` as in_day
+         ` + inDay("l.total", usesOf("t.scope"), "total", "t.scope", "c.now") + ` as in_day
     from submitter_policy p
    cross join (select (@targets::text[])[1] as scope) as t
    cross join used c
-    left join lateral (select * from policy_use u where u.submitter = @submitter and u.scope = t.scope order by u.number desc limit 1) as l on true
+    left join lateral (` + newest(usesOf("t.scope")) + `) as l on true
    where p.submitter = @submitter and p.tokens ? t.scope
 ), asked as (
   select @tx_id::uuid as tx_id, @value::numeric as value_wei, @targets::text[] as targets, @counts::bigint as counts, ` + of.amount + ` as units, (@targets::text[])[2] as function,
