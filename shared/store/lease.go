@@ -156,6 +156,20 @@ func (s *Store) BeginIteration(ctx context.Context, l lease.Lease, wide bool) (t
 	return t.State, nil
 }
 
+// maxSharedLoad limits each statement of a load of several submitters, and [Store.sharedLoadLimit]
+// leaves time for all of them. A lone load that takes more than one part in costlyPart of it is costly.
+const (
+	maxSharedLoad = time.Second
+	costlyPart    = 16
+
+	// costlyFor is how long a load counts as costly: a busy process measures too much.
+	costlyFor = 10 * time.Second
+)
+
+func (s *Store) sharedLoadLimit() time.Duration {
+	return min(maxSharedLoad, (s.rules.Duration-s.rules.RenewBelow)/5)
+}
+
 // takeLease makes the call in a round trip with others, or alone if its load is costly. A state that the
 // round trip has not loaded is loaded alone. It waits for the answer of a round trip that may take the
 // lease, even after ctx has ended: the caller must release it.
