@@ -115,6 +115,5 @@ select q.seq, least((select count(*) from (select from managed_tx a where a.subm
 // Queue lists up to limit intents of the submitter's queue after the place after (0: all), in the order
 // in which they are served. Held intents are not in it. The error wraps [ErrUnknownSubmitter].
 func (s *Store) Queue(ctx context.Context, sub txmanager.Submitter, after int64, limit int) ([]QueuedTx, error) {
-	of := subject{`select exists (select from submitter where submitter = $1)`, []any{sub}, fmt.Errorf("%s: %w", sub, ErrUnknownSubmitter)}
-	return rowsOf[QueuedTx](ctx, s, "read the queue of "+string(sub), of, queuePage, sub, s.opts.Strict, after, limit)
+	return rowsOfSubmitter[QueuedTx](ctx, s, "read the queue", sub, queuePage, s.opts.Strict, after, limit)
 }

@@ -133,13 +133,9 @@ select incident, opened_at, evidence, closed_at, closed_by, mode, reason, releas
  limit $3`
 
 // Incidents lists up to limit PROTECT incidents of the submitter with numbers below the given one, the newest first.
-// The error wraps [ErrUnknownSubmitter] if there is none and the submitter is not registered.
+// The error wraps [ErrUnknownSubmitter].
 func (s *Store) Incidents(ctx context.Context, sub txmanager.Submitter, below int64, limit int) ([]ProtectIncident, error) {
-	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[ProtectIncident], listIncidents, sub, below, limit)
-	if err == nil && len(all) == 0 {
-		_, err = s.Submitter(ctx, sub)
-	}
-	return all, results.Wrap(err, "list the PROTECT incidents of %s", sub)
+	return rowsOfSubmitter[ProtectIncident](ctx, s, "list the PROTECT incidents", sub, listIncidents, below, limit)
 }
 
 // TxHistory are up to limit changes of a transaction with numbers above after, the oldest first. The
@@ -164,6 +160,12 @@ func (s *Store) TxDecisions(ctx context.Context, txID string, after int64, limit
 func pastOf[Row any](ctx context.Context, s *Store, txID, statement string, args ...any) (rows []Row, err error) {
 	of := subject{knownTx, []any{txID}, ErrNotFound}
 	return rowsOf[Row](ctx, s, "read the past of transaction "+txID, of, statement, append([]any{txID}, args...)...)
+}
+
+// rowsOfSubmitter reads rows about a submitter in one round trip. The error wraps [ErrUnknownSubmitter] if it is not registered.
+func rowsOfSubmitter[Row any](ctx context.Context, s *Store, act string, sub txmanager.Submitter, statement string, args ...any) (rows []Row, err error) {
+	of := subject{`select exists (select from submitter where submitter = $1)`, []any{sub}, fmt.Errorf("%s: %w", sub, ErrUnknownSubmitter)}
+	return rowsOf[Row](ctx, s, act+" of "+string(sub), of, statement, append([]any{sub}, args...)...)
 }
 
 // subject is what rows are about: a statement finds out whether it is known, and unknown is the error if it is not.

@@ -111,14 +111,11 @@ select c.id, c.action, c.at, c.by, c.reason, c.proposal::text, c.approved_by, c.
  limit $3`
 
 // Changes lists up to limit recorded changes of the submitter with an ID below the given one, the newest
-// first. The error wraps [ErrUnknownSubmitter] if there is none and the submitter is not registered.
+// first. The error wraps [ErrUnknownSubmitter].
 func (s *Store) Changes(ctx context.Context, sub txmanager.Submitter, below int64, limit int) ([]SubmitterChange, error) {
-	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[SubmitterChange], listChanges, sub, below, limit)
-	if err == nil && len(all) == 0 {
-		_, err = s.Submitter(ctx, sub)
-	}
+	all, err := rowsOfSubmitter[SubmitterChange](ctx, s, "list the changes", sub, listChanges, below, limit)
 	for i := range all {
 		all[i].At = all[i].At.UTC()
 	}
-	return all, results.Wrap(err, "list the changes of %s", sub)
+	return all, err
 }
