@@ -43,7 +43,7 @@ type actSource struct {
 	where      string // the index's condition; "": it has none
 	at, id     string
 	by         string
-	act        string
+	act        string   // "": the only one of acts
 	acts       []string // the values that act can have
 	kind       string
 	subject    string
@@ -63,7 +63,7 @@ const (
 // actSources are the sources of the list of operators' acts, in the order of acts with the same time. Page tokens
 // have their places, so a new one is appended.
 var actSources = []actSource{
-	{table: "submitter", at: "r.created_at", id: "hashtextextended(r.submitter, 0)", by: "r.created_by", act: "'register'", acts: []string{"register"},
+	{table: "submitter", at: "r.created_at", id: "hashtextextended(r.submitter, 0)", by: "r.created_by", acts: []string{"register"},
 		kind: "submitter", subject: "r.submitter", reason: "r.start_reason", after: `jsonb_build_object('startNonce', r.start_nonce)`},
 	{table: "submitter_change", at: "r.at", id: "r.id", by: `r.by`, act: "lower(r.action)",
 		acts: []string{"suspend", "resume", "policy", "signer", "callers", "approved", "update", "retire"},
@@ -75,41 +75,41 @@ var actSources = []actSource{
 		kind: "tx", subject: "r.tx_id::text", submitter: `(select m.submitter from managed_tx m where m.tx_id = r.tx_id)`,
 		reason: "r.reason", approvedBy: "r.approved_by", proposal: "r.proposal"},
 	{table: "protect_incident", where: "r.closed_at is not null", at: "r.closed_at", id: "hashtextextended(r.submitter || '/' || r.incident, 0)", by: "r.closed_by",
-		act: "'release'", acts: []string{"release"}, kind: "submitter", subject: "r.submitter", reason: "r.reason",
+		acts: []string{"release"}, kind: "submitter", subject: "r.submitter", reason: "r.reason",
 		after: `jsonb_build_object('incident', r.incident, 'mode', r.mode, 'released', r.released)`},
 	{table: "foreign_hold", where: "r.ended_at is not null", at: "r.ended_at", id: "hashtextextended(r.submitter || '/' || r.nonce, 0)", by: "r.by",
 		act: "case r.outcome when 'MATCHED' then 'foreign-match' else 'foreign-write-off' end", acts: []string{"foreign-match", "foreign-write-off"},
 		kind: "submitter", subject: "r.submitter", reason: "r.reason", after: `jsonb_build_object('nonce', r.nonce, 'txId', r.tx_id)`},
-	{table: "identity_change", at: "r.at", id: "r.id", by: "r.by", act: "'database-accept'", acts: []string{"database-accept"},
+	{table: "identity_change", at: "r.at", id: "r.id", by: "r.by", acts: []string{"database-accept"},
 		kind: "database", subject: "''", reason: "r.reason", after: `jsonb_build_object('systemIdentifier', r.system_identifier::text, 'timeline', r.timeline_id)`},
 	{table: "transfer_resolution", at: "r.at", id: "r.id", by: "r.by", act: "case r.op when 'cancel' then 'transfer-cancel' else 'transfer-resolve' end",
 		acts: []string{"transfer-cancel", "transfer-resolve"}, kind: "transfer", subject: reqIDOf, submitter: payerOf, reason: "r.reason",
 		after: `jsonb_build_object('op', r.op, 'outcome', r.outcome, 'line', r.line::text, 'verdict', r.verdict)`},
-	{table: "transfer_acknowledgement", at: "r.at", id: "r.id", by: "r.by", act: "'transfer-acknowledge'", acts: []string{"transfer-acknowledge"},
+	{table: "transfer_acknowledgement", at: "r.at", id: "r.id", by: "r.by", acts: []string{"transfer-acknowledge"},
 		kind: "transfer", subject: reqIDOf, submitter: payerOf, reason: "r.reason", after: `jsonb_build_object('until', r.until)`},
-	{table: "transfer_halt", where: "r.resumed_at is not null", at: "r.resumed_at", id: "r.halt_id", by: "r.resumed_by", act: "'halt-resume'", acts: []string{"halt-resume"},
+	{table: "transfer_halt", where: "r.resumed_at is not null", at: "r.resumed_at", id: "r.halt_id", by: "r.resumed_by", acts: []string{"halt-resume"},
 		kind: "halt", subject: "r.halt_id::text", reason: "r.resume_reason", before: `jsonb_build_object('scope', r.scope, 'userId', r.user_id, 'assetId', r.asset_id, 'since', r.since)`},
-	{table: "payout_statement", at: "r.at", id: "r.id", by: "r.by", act: "'payout-state'", acts: []string{"payout-state"},
+	{table: "payout_statement", at: "r.at", id: "r.id", by: "r.by", acts: []string{"payout-state"},
 		kind: "transfer", subject: "r.req_id", reason: "r.reason", after: `jsonb_build_object('statement', r.id, 'paid', r.paid, 'txHash', r.tx_hash, 'refund', r.refund)`},
-	{table: "payout_statement", where: "r.withdrawn_at is not null", at: "r.withdrawn_at", id: "r.id", by: "r.withdrawn_by", act: "'payout-withdraw'", acts: []string{"payout-withdraw"},
+	{table: "payout_statement", where: "r.withdrawn_at is not null", at: "r.withdrawn_at", id: "r.id", by: "r.withdrawn_by", acts: []string{"payout-withdraw"},
 		kind: "transfer", subject: "r.req_id", reason: "r.withdraw_reason", before: `jsonb_build_object('statement', r.id, 'paid', r.paid, 'txHash', r.tx_hash, 'refund', r.refund)`},
-	{table: "payout_address", where: "r.removed_by <> 'user'", at: "r.removed_at", id: "r.address_id", by: "r.removed_by", act: "'address-remove'", acts: []string{"address-remove"},
+	{table: "payout_address", where: "r.removed_by <> 'user'", at: "r.removed_at", id: "r.address_id", by: "r.removed_by", acts: []string{"address-remove"},
 		kind: "user", subject: "r.user_id::text", reason: "r.remove_reason", before: `jsonb_build_object('addressId', r.address_id, 'chainId', r.chain_id, 'address', r.address)`},
-	{table: "payout_address_block", at: "r.at", id: "r.block_id", by: "r.by", act: "'addresses-block'", acts: []string{"addresses-block"},
+	{table: "payout_address_block", at: "r.at", id: "r.block_id", by: "r.by", acts: []string{"addresses-block"},
 		kind: "user", subject: "r.user_id::text", reason: "r.reason"},
-	{table: "payout_address_block", where: "r.lifted_at is not null", at: "r.lifted_at", id: "r.block_id", by: "r.lifted_by", act: "'addresses-unblock'", acts: []string{"addresses-unblock"},
+	{table: "payout_address_block", where: "r.lifted_at is not null", at: "r.lifted_at", id: "r.block_id", by: "r.lifted_by", acts: []string{"addresses-unblock"},
 		kind: "user", subject: "r.user_id::text", reason: "r.lift_reason"},
-	{table: "conservation_adjustment", at: "r.at", id: "r.id", by: "r.by", act: "'adjust'", acts: []string{"adjust"}, kind: "finding", subject: "r.finding_id::text", reason: "r.reason",
+	{table: "conservation_adjustment", at: "r.at", id: "r.id", by: "r.by", acts: []string{"adjust"}, kind: "finding", subject: "r.finding_id::text", reason: "r.reason",
 		after: `jsonb_build_object('side', r.side, 'op', r.op, 'userId', r.user_id, 'assetId', r.asset_id, 'units', r.units::text, 'appliedAt', r.applied_at)`},
-	{table: "proposal", at: "r.created_at", id: "r.seq", by: "r.proposed_by", act: "'propose'", acts: []string{"propose"}, kind: "proposal", subject: "r.proposal_id::text",
+	{table: "proposal", at: "r.created_at", id: "r.seq", by: "r.proposed_by", acts: []string{"propose"}, kind: "proposal", subject: "r.proposal_id::text",
 		submitter: "r.subject ->> 'submitter'", reason: "r.reason", proposal: "r.proposal_id", after: `jsonb_build_object('effect', r.effect, 'method', r.method, 'path', r.path)`},
-	{table: "proposal", where: "r.approved_at is not null", at: "r.approved_at", id: "r.seq", by: "r.approved_by", act: "'approve'", acts: []string{"approve"},
+	{table: "proposal", where: "r.approved_at is not null", at: "r.approved_at", id: "r.seq", by: "r.approved_by", acts: []string{"approve"},
 		kind: "proposal", subject: "r.proposal_id::text", submitter: "r.subject ->> 'submitter'", reason: "r.approve_reason", proposal: "r.proposal_id",
 		after: `jsonb_build_object('effect', r.effect, 'proposedBy', r.proposed_by)`},
-	{table: "proposal", where: "r.closed_by is not null", at: "r.closed_at", id: "r.seq", by: "r.closed_by", act: "'reject'", acts: []string{"reject"},
+	{table: "proposal", where: "r.closed_by is not null", at: "r.closed_at", id: "r.seq", by: "r.closed_by", acts: []string{"reject"},
 		kind: "proposal", subject: "r.proposal_id::text", submitter: "r.subject ->> 'submitter'", reason: "r.close_reason", proposal: "r.proposal_id",
 		before: `jsonb_build_object('effect', r.effect, 'proposedBy', r.proposed_by)`},
-	{table: "asset_change", at: "r.at", id: "r.id", by: "r.by", act: "'asset'", acts: []string{"asset"}, kind: "asset",
+	{table: "asset_change", at: "r.at", id: "r.id", by: "r.by", acts: []string{"asset"}, kind: "asset",
 		subject: "(select a.asset from assets_tb a where a.asset_id = r.asset_id)", reason: "r.reason", approvedBy: "r.approved_by", proposal: "r.proposal",
 		before: "r.before", after: "r.after"},
 	{table: "account_act", where: "not r.of_service", at: "r.at", id: "r.act_id", by: "r.by", act: "case r.kind when 'STATUS' then 'account-status' else lower(r.kind) end",
@@ -118,7 +118,7 @@ var actSources = []actSource{
 	{table: "webhook_act", at: "r.at", id: "r.id", by: "r.by", act: "'webhook-' || lower(r.action)",
 		acts: []string{"webhook-test", "webhook-redeliver", "webhook-pause", "webhook-resume"}, kind: "webhookEndpoint", subject: "r.endpoint", submitter: "r.submitter",
 		reason: "r.reason", approvedBy: "r.approved_by", proposal: "r.proposal", after: `jsonb_build_object('after', r.after_position::text, 'status', r.status, 'answer', r.answer)`},
-	{table: "account_act_ending", at: "r.at", id: "r.act_id", by: "r.by", act: "'account-act-end'", acts: []string{"account-act-end"}, kind: "user",
+	{table: "account_act_ending", at: "r.at", id: "r.act_id", by: "r.by", acts: []string{"account-act-end"}, kind: "user",
 		subject: "(select a.user_id::text from account_act a where a.act_id = r.act_id)", reason: "r.reason", approvedBy: "r.approved_by", proposal: "r.proposal",
 		after: `(select jsonb_build_object('kind', a.kind, 'id', a.request_id, 'account', a.ledger, 'assetId', a.asset_id, 'units', a.units::text, 'trading', a.trading,
 			'line', r.line::text, 'readAfter', r.read_after::text, 'readUpto', r.read_upto::text) from account_act a where a.act_id = r.act_id)`},
@@ -153,7 +153,7 @@ func (s actSource) statement() string {
 	order := ` order by ` + s.at + ` desc, ` + s.id + ` desc`
 	return `
 with w as materialized (
-  select ` + strings.Join([]string{s.at + ` as at`, s.id + ` as id`, text(s.by) + ` as by`, text(s.act) + ` as act`, text(s.subject) + ` as subject`,
+  select ` + strings.Join([]string{s.at + ` as at`, s.id + ` as id`, text(s.by) + ` as by`, text(cmp.Or(s.act, `'`+s.acts[0]+`'`)) + ` as act`, text(s.subject) + ` as subject`,
 		text(s.submitter) + ` as submitter`, text(s.reason) + ` as reason`, text(s.approvedBy) + ` as approved_by`, text(s.proposal) + ` as proposal`,
 		document(s.before) + ` as before`, document(s.after) + ` as after`}, `, `) + `
     from ` + s.table + ` r
