@@ -58,9 +58,7 @@ const recordRegistration = `insert into submitter_change (submitter, action, by,
 
 const sameSubmitter = `
 select signer = $2 and start_nonce = $3 and max_in_flight = $4
-       and ($5::jsonb is null or $5::jsonb = coalesce(` + policyOf + `,
-         '{"maxValue": null, "maxValuePerDay": null, "maxPerMinute": null, "targets": null,
-           "maxFeePerTx": null, "maxPriorityFeePerGas": null, "maxGas": null, "maxFeesPerDay": null, "perCaller": null, "tokens": null}')), s.callers, s.status
+       and ($5::jsonb is null or jsonb_strip_nulls($5::jsonb) = coalesce(jsonb_strip_nulls(` + policyOf + `), '{}')), s.callers, s.status
   from submitter s
  where submitter = $1`
 
