@@ -1,9 +1,12 @@
 package store
 
 import (
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // An epoch that an operator's acceptance has ended must not be in any name for
@@ -11,8 +14,7 @@ import (
 func TestEpochIsBelievedForTenSeconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var s Store
-		s.epoch.lasts = epochTTL
+		s := newStore(nil, Options{})
 		note := func(epoch string) { s.noteFound(Intent{}, foundIntent{registered: true, epoch: epoch}) }
 		want := func(after time.Duration, want string) {
 			t.Helper()
@@ -31,4 +33,16 @@ func TestEpochIsBelievedForTenSeconds(t *testing.T) {
 		note("00000002")
 		want(0, "00000002")
 	})
+}
+
+// A name from before a release must not be used again, so the epoch of no submitter's names is forgotten.
+func TestNameEpochsAreNotForgotten(t *testing.T) {
+	t.Parallel()
+	s := newStore(nil, Options{})
+	for i := range maxCached + 1 {
+		s.names.note(txmanager.Submitter(strconv.Itoa(i)), "e")
+	}
+	if got := s.names.last("0"); got != "e" {
+		t.Errorf("the first of many: got %q, want it kept", got)
+	}
 }

@@ -145,6 +145,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
+	return newStore(db, o), nil
+}
+
+func newStore(db *pgxpool.Pool, o Options) *Store {
 	s := &Store{db: db, opts: o, rules: o.Lease}
 	s.costly.lasts, s.epoch.lasts, s.names.keepsAll = costlyFor, epochTTL, true
 	if o.GasBumpAfter > 0 {
@@ -152,7 +156,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s.lane.Pause = lanePause
 	s.creates, s.leases, s.commits = s.newCreates(), s.newLeases(o.AcquireWait), s.newCommits()
-	return s, nil
+	return s
 }
 
 // Pool is the pool itself, for the packages that hold the SQL of other tables.

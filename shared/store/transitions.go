@@ -97,7 +97,10 @@ var transitionColumns = fencedColumns(
 	partValue("diagnosis", "text", func(m *txmanager.Transition) *string { return toJSON(m.To.Diagnosis, m.To.Diagnosis == nil) }),
 	partValue("served", "text", func(m *txmanager.Transition) *string { return textOrNull(string(m.CompletedAction)) }),
 	partValue("decided", "text", func(m *txmanager.Transition) *string {
-		return orNull(m.Decision, func(d *txmanager.Decision) string { return string(d.Action) })
+		if m.Decision == nil {
+			return nil
+		}
+		return textOrNull(string(m.Decision.Action))
 	}),
 	partValue("mined", "text", minedHash),
 	partValue("replaced_by", "text", replacingHash),
