@@ -23,26 +23,18 @@ const (
 	assetSuspended = "SUSPENDED"
 )
 
-// assetTerms is what an operator can set of an asset. Amounts are decimal numbers of the asset.
+// assetTerms is what an operator can set of an asset, with pointers where an absent member is not a zero.
 type assetTerms struct {
-	AssetID              int32        `json:"assetId"`
-	Precision            *int         `json:"precision"`
-	MinTransfer          string       `json:"minTransfer"`
-	MaxTransfer          string       `json:"maxTransfer"`
-	DailyTransfer        string       `json:"dailyTransfer,omitempty"`        // of one user in 24 hours; absent: no limit
-	DailyPayout          string       `json:"dailyPayout,omitempty"`          // of one user in 24 hours; absent: no limit
-	DailyServiceDeposits string       `json:"dailyServiceDeposits,omitempty"` // of the deposit service in a day (UTC); absent: nothing
-	Status               *string      `json:"status"`
-	InternalTransfers    *bool        `json:"internalTransfers"`
-	Payout               *payoutTerms `json:"payout,omitempty"` // absent: no payouts
+	client.AssetTerms
+	Precision *int         `json:"precision"`
+	Status    *string      `json:"status"`
+	Payout    *payoutTerms `json:"payout"`
 }
 
-// payoutTerms is the account that pays an asset out, and the asset's form on the chain.
+// payoutTerms are the terms of payouts, of which the decimals are required.
 type payoutTerms struct {
-	Payer    string `json:"payer"`
-	ChainID  uint64 `json:"chainId,omitempty"` // of the payer; only shown
-	Token    string `json:"token,omitempty"`   // the contract; absent: the chain's own coin
-	Decimals *int   `json:"decimals"`          // of the token or coin on the chain
+	client.AssetPayout
+	Decimals *int `json:"decimals"`
 }
 
 type assetRequest struct {

@@ -58,17 +58,12 @@ type chainView struct {
 	Nodes             []nodeView         `json:"nodes"`
 }
 
+// nodeView is a node with null, where the client has an empty text.
 type nodeView struct {
-	Name          string     `json:"name"`
-	Head          *uint64    `json:"head"` // null, as the members below: the node gave no answer
-	HeadAt        *time.Time `json:"headAt"`
-	Lag           *uint64    `json:"lag"` // blocks behind the highest head
-	Finalized     *uint64    `json:"finalized"`
-	Error         *string    `json:"error"` // of this query
-	Excluded      *string    `json:"excluded"`
-	ExcludedUntil *time.Time `json:"excludedUntil"`
-	LastError     *string    `json:"lastError"` // the last one that excluded it
-	LastErrorAt   *time.Time `json:"lastErrorAt"`
+	client.Node
+	Error     *string `json:"error"`
+	Excluded  *string `json:"excluded"`
+	LastError *string `json:"lastError"`
 }
 
 // listChains shows each chain with its nodes, which it asks.
@@ -99,7 +94,7 @@ func viewChain(ctx context.Context, c *serve.Chain) chainView {
 		}
 	}
 	for i, n := range c.Nodes {
-		out.Nodes[i] = nodeView{Name: n.Name(), Error: textOf(failures[i])}
+		out.Nodes[i] = nodeView{Node: client.Node{Name: n.Name()}, Error: textOf(failures[i])}
 		if failures[i] == nil {
 			out.Nodes[i].observe(seen[i], seen[best].Head.Number)
 		}
@@ -155,31 +150,23 @@ func measureBlocks(ctx context.Context, n chain.Node, head uint64) *int64 {
 	return new(int64(1000 * (last.Time - first.Time) / (last.Number - first.Number)))
 }
 
-// accountView is what a submitter's chain shows of its account now.
+// accountView is what a submitter's chain shows of its account now, with null, where the client has an empty text.
 type accountView struct {
-	ChainID   uint64            `json:"chainId"`
-	Latest    *uint64           `json:"latest"` // transactions in blocks; null, as the members below: no node answered
-	Pending   *uint64           `json:"pending"`
-	Finalized *uint64           `json:"finalized"` // null also where the chain has no finalized block
-	Balance   *string           `json:"balance"`   // in wei
-	Error     *string           `json:"error"`     // why no node was asked
-	Spending  *client.Spending  `json:"spending"`  // null: nothing was spent in the last day, or it is not known
-	Nodes     []nodeAccountView `json:"nodes"`
+	client.ChainAccount
+	Balance *string           `json:"balance"`
+	Error   *string           `json:"error"`
+	Nodes   []nodeAccountView `json:"nodes"`
 }
 
 type nodeAccountView struct {
-	Name      string  `json:"name"`
-	Head      *uint64 `json:"head"`
-	Latest    *uint64 `json:"latest"`
-	Pending   *uint64 `json:"pending"`
-	Finalized *uint64 `json:"finalized"`
-	Balance   *string `json:"balance"`
-	Error     *string `json:"error"`
+	client.NodeAccount
+	Balance *string `json:"balance"`
+	Error   *string `json:"error"`
 }
 
 // viewAccount asks the nodes of the submitter's chain. A failure is shown, and fails nothing.
 func (a *Server) viewAccount(ctx context.Context, s txmanager.Submitter) *accountView {
-	out := &accountView{ChainID: s.ChainID(), Nodes: []nodeAccountView{}}
+	out := &accountView{ChainAccount: client.ChainAccount{ChainID: s.ChainID()}, Nodes: []nodeAccountView{}}
 	i := slices.IndexFunc(a.Chains, func(c *serve.Chain) bool { return c.ID == s.ChainID() && c.Namespace == s.Namespace() })
 	if i < 0 {
 		out.Error = new("this process does not serve the chain")
@@ -190,7 +177,7 @@ func (a *Server) viewAccount(ctx context.Context, s txmanager.Submitter) *accoun
 	})
 	var highest *txmanager.ChainObservation
 	for i, n := range a.Chains[i].Nodes {
-		v := nodeAccountView{Name: n.Name(), Error: textOf(failures[i])}
+		v := nodeAccountView{NodeAccount: client.NodeAccount{Name: n.Name()}, Error: textOf(failures[i])}
 		if o := &seen[i]; failures[i] == nil {
 			v.Head, v.Latest, v.Pending, v.Finalized, v.Balance = &o.Head.Number, &o.Account.LatestCount, &o.Account.PendingCount, o.FinalCount, new(o.Account.BalanceWei.String())
 			if highest == nil || o.Head.Number > highest.Head.Number {

@@ -18,17 +18,11 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// policyTerms is a policy as operators write it. An omitted member sets no limit.
+// policyTerms is a policy as operators write it. An omitted member sets no limit, and neither does null: a list or
+// map without a pointer would refuse it.
 type policyTerms struct {
-	MaxValue             *string   `json:"maxValue"`
-	MaxValuePerDay       *string   `json:"maxValuePerDay"`
-	MaxPerMinute         *int      `json:"maxPerMinute"`
-	Targets              *[]string `json:"targets"`
-	MaxFeePerTx          *string   `json:"maxFeePerTx"`
-	MaxPriorityFeePerGas *string   `json:"maxPriorityFeePerGas"`
-	MaxGas               *int64    `json:"maxGas"`
-	MaxFeesPerDay        *string   `json:"maxFeesPerDay"`
-
+	store.Policy
+	Targets   *[]string                      `json:"targets"`
 	PerCaller *map[string]store.CallerLimits `json:"perCaller"`
 	Tokens    *map[string]store.TokenLimits  `json:"tokens"`
 }
@@ -36,10 +30,7 @@ type policyTerms struct {
 // policy checks the terms. The prefix in is the path of the member that contains them, with a dot at
 // its end.
 func (t policyTerms) policy(family chain.Family, in string) (store.Policy, error) {
-	p := store.Policy{
-		MaxValue: t.MaxValue, MaxValuePerDay: t.MaxValuePerDay, MaxPerMinute: t.MaxPerMinute,
-		MaxFeePerTx: t.MaxFeePerTx, MaxPriorityFeePerGas: t.MaxPriorityFeePerGas, MaxGas: t.MaxGas, MaxFeesPerDay: t.MaxFeesPerDay,
-	}
+	p := t.Policy
 	if err := amounts(in, map[string]*string{
 		"maxValue": t.MaxValue, "maxValuePerDay": t.MaxValuePerDay,
 		"maxFeePerTx": t.MaxFeePerTx, "maxPriorityFeePerGas": t.MaxPriorityFeePerGas, "maxFeesPerDay": t.MaxFeesPerDay,

@@ -26,37 +26,21 @@ var (
 	proposalExpired = web.Code{Name: "PROPOSAL_EXPIRED", Status: http.StatusConflict}
 )
 
+// proposalView is a proposal with null, where the client has an empty text.
 type proposalView struct {
-	ProposalID        string             `json:"proposalId"`
-	Status            string             `json:"status"`
-	Kind              string             `json:"kind"`
-	Act               string             `json:"act"`
-	Subject           json.RawMessage    `json:"subject"`
-	Effect            string             `json:"effect"` // what the act would do
-	Method            string             `json:"method"`
-	Path              string             `json:"path"`
-	Body              json.RawMessage    `json:"body"`
-	ObservedState     json.RawMessage    `json:"observedState"` // the state in which it was proposed
-	ObservedStateHash string             `json:"observedStateHash"`
-	ProposedBy        string             `json:"proposedBy"`
-	Reason            string             `json:"reason"`
-	CreatedAt         time.Time          `json:"createdAt"`
-	ExpiresAt         time.Time          `json:"expiresAt"`
-	ApprovedBy        *string            `json:"approvedBy"`
-	ApproveReason     *string            `json:"approveReason"`
-	ApprovedAt        *time.Time         `json:"approvedAt"`
-	ClosedBy          *string            `json:"closedBy"` // the operator who rejected it
-	CloseReason       *string            `json:"closeReason"`
-	ClosedAt          *time.Time         `json:"closedAt"`
-	Outcome           *client.ActOutcome `json:"outcome"` // null: not carried out, or its answer was lost
+	client.Proposal
+	ApprovedBy    *string `json:"approvedBy"`
+	ApproveReason *string `json:"approveReason"`
+	ClosedBy      *string `json:"closedBy"` // the operator who rejected it
+	CloseReason   *string `json:"closeReason"`
 }
 
 func viewOfProposal(p store.Proposal) proposalView {
-	v := proposalView{
+	v := proposalView{ApprovedBy: p.ApprovedBy, ApproveReason: p.ApproveReason, ClosedBy: p.ClosedBy, CloseReason: p.CloseReason, Proposal: client.Proposal{
 		ProposalID: p.ID, Status: p.Status, Kind: p.Kind, Act: p.Act, Subject: p.Subject, Effect: p.Effect, Method: p.Method, Path: p.Path, Body: json.RawMessage(p.Body),
 		ObservedState: p.ObservedState, ObservedStateHash: p.ObservedStateHash, ProposedBy: p.By, Reason: p.Reason, CreatedAt: p.CreatedAt.UTC(), ExpiresAt: p.ExpiresAt.UTC(),
-		ApprovedBy: p.ApprovedBy, ApproveReason: p.ApproveReason, ApprovedAt: utc(p.ApprovedAt), ClosedBy: p.ClosedBy, CloseReason: p.CloseReason, ClosedAt: utc(p.ClosedAt),
-	}
+		ApprovedAt: utc(p.ApprovedAt), ClosedAt: utc(p.ClosedAt),
+	}}
 	if p.OutcomeStatus != nil {
 		v.Outcome = &client.ActOutcome{Status: *p.OutcomeStatus}
 		if p.Outcome != nil && *p.Outcome != "" {

@@ -12,27 +12,19 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-type addressRequest struct {
-	Asset   string `json:"asset"` // the address is on this asset's chain
-	Address string `json:"address"`
-}
+type addressRequest struct{ client.NewPayoutAddress }
 
+// AddressView is an address without the members of a removal, while it is on the list.
 type AddressView struct {
-	AddressID    int64      `json:"address_id"`
-	ChainID      uint64     `json:"chain_id"`
-	Address      string     `json:"address"`
-	AddedAt      time.Time  `json:"added_at"`
-	UsableFrom   time.Time  `json:"usable_from"`
+	client.PayoutAddress
 	RemovedAt    *time.Time `json:"removed_at,omitempty"`
 	RemovedBy    string     `json:"removed_by,omitempty"`
 	RemoveReason string     `json:"remove_reason,omitempty"`
 }
 
 func ViewOfAddress(a transfers.Address) AddressView {
-	v := AddressView{
-		AddressID: a.ID, ChainID: a.ChainID, Address: a.Address, AddedAt: a.AddedAt.UTC(), UsableFrom: a.UsableFrom.UTC(),
-		RemovedBy: a.RemovedBy, RemoveReason: a.RemoveReason,
-	}
+	shown := client.PayoutAddress{AddressID: a.ID, ChainID: a.ChainID, Address: a.Address, AddedAt: a.AddedAt.UTC(), UsableFrom: a.UsableFrom.UTC()}
+	v := AddressView{PayoutAddress: shown, RemovedBy: a.RemovedBy, RemoveReason: a.RemoveReason}
 	if a.RemovedAt != nil {
 		v.RemovedAt = new(a.RemovedAt.UTC())
 	}
