@@ -14,7 +14,6 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
 	"github.com/fencepost/fencepost/shared/config"
-	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
@@ -48,7 +47,7 @@ func (a *App) openChains(context.Context) error {
 	a.places = chain.NewRequestSlots(a.config.RPC.MaxInFlight)
 	for _, of := range a.config.Served() {
 		if !a.queriesNodes() {
-			a.chains = append(a.chains, &serve.Chain{ServedChain: of})
+			a.base.Chains = append(a.base.Chains, &serve.Chain{ServedChain: of, Rules: a.rulesFor(of)})
 			continue
 		}
 		if len(of.URLs) == 0 { // possible only for the default chain
@@ -58,14 +57,14 @@ func (a *App) openChains(context.Context) error {
 		if err != nil {
 			return fmt.Errorf("chain %d: %w", of.ID, err)
 		}
-		a.chains = append(a.chains, c)
+		a.base.Chains = append(a.base.Chains, c)
 	}
 	return nil
 }
 
 // openChain connects to the nodes of one chain. A single node is queried directly, without a quorum.
 func (a *App) openChain(of config.ServedChain) (*serve.Chain, error) {
-	c := &serve.Chain{ServedChain: of}
+	c := &serve.Chain{ServedChain: of, Rules: a.rulesFor(of)}
 	rpc := a.config.RPC
 	family, err := a.base.Families.Named(of.Namespace)
 	if err != nil {
@@ -170,16 +169,17 @@ func (a *App) watchNode(chain uint64) func(context.Context, string, nodes.Health
 // openWorkers makes a copy of the worker template for each chain.
 func (a *App) openWorkers(like worker.Worker) {
 	a.workers = make(map[*serve.Chain]*worker.Worker)
-	for _, c := range a.chains {
+	for _, c := range a.base.Chains {
 		one := like
-		one.Rules = chainRules(a.config, c.ServedChain)
-		a.extendRules(&one.Rules)
+		one.Rules = c.Rules
 		a.workers[c] = &one
 	}
 }
 
-// extendRules puts the extensions' code in the place of the defaults, where the settings turn the feature on.
-func (a *App) extendRules(r *rules.Rules) {
+// rulesFor returns the rules of a chain. The extensions' code takes the place of the defaults, where the settings turn
+// the feature on.
+func (a *App) rulesFor(of config.ServedChain) rules.Rules {
+	r := chainRules(a.config, of)
 	if r.Bump != nil && a.extensions.Bump != nil {
 		r.Bump.Policy = a.extensions.Bump
 	}
@@ -189,22 +189,12 @@ func (a *App) extendRules(r *rules.Rules) {
 			a.base.Log.Error("a mempool diagnosis is not used", telemetry.TxIDKey, txID, "problem", problem)
 		}
 	}
-}
-
-// servedOf returns the chain of a submitter. The error wraps [store.ErrUnknownSubmitter], since a
-// chain that is not served has no submitters.
-func (a *App) servedOf(s txmanager.Submitter) (*serve.Chain, error) {
-	for _, c := range a.chains {
-		if c.ID == s.ChainID() && c.Namespace == s.Namespace() {
-			return c, nil
-		}
-	}
-	return nil, fmt.Errorf("%s: chain %d is not served here: %w", s, s.ChainID(), store.ErrUnknownSubmitter)
+	return r
 }
 
 // chainOf returns the connector of a submitter's chain.
 func (a *App) chainOf(s txmanager.Submitter) (txmanager.ChainConnector, error) {
-	c, err := a.servedOf(s)
+	c, err := a.base.ChainOf(s)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +206,7 @@ func (a *App) chainOf(s txmanager.Submitter) (txmanager.ChainConnector, error) {
 
 // workerFor returns the worker for the submitter's chain.
 func (a *App) workerFor(s txmanager.Submitter) (*worker.Worker, error) {
-	c, err := a.servedOf(s)
+	c, err := a.base.ChainOf(s)
 	if err != nil {
 		return nil, err
 	}
@@ -230,13 +220,4 @@ func (a *App) release(ctx context.Context, s txmanager.Submitter, l txmanager.Re
 		return txmanager.ReleaseResult{}, err
 	}
 	return worker.ReleaseSubmitter(ctx, s, l)
-}
-
-// rulesOf returns the rules of a submitter's chain.
-func (a *App) rulesOf(s txmanager.Submitter) (rules.Rules, error) {
-	worker, err := a.workerFor(s)
-	if err != nil {
-		return rules.Rules{}, err
-	}
-	return worker.Rules, nil
 }

@@ -59,7 +59,6 @@ type App struct {
 	started    func(context.Context) error // whether it may get requests
 	cloudSQL   *cloudsql.Instance          // nil if database.url names the database's host
 	places     chain.RequestSlots          // request slots for node calls, shared by all chains
-	chains     []*serve.Chain              // the default one first
 	workers    map[*serve.Chain]*worker.Worker
 	intents    *intentmac.Keys
 	signers    signer.Directory
@@ -176,19 +175,19 @@ func (a *App) serve() error {
 	})
 	a.workerOf, a.hooks, a.maxQueued = a.workerFor, c.Hooks, c.Queue.MaxPerSubmitter
 	a.transactions = &transactions.Server{
-		Base: a.base, Store: a.store, RulesOf: a.rulesOf, Handlers: a.handlers,
+		Base: a.base, Store: a.store, Handlers: a.handlers,
 		MaxQueued: c.Queue.MaxPerSubmitter, Held: transactions.NewHolds(), EventsKept: c.Events.Kept(), EventsMode: string(c.Events.Mode),
 	}
 	a.steps = &steps.Server{Base: a.base, WorkerOf: a.workerFor, Deliveries: deliveries, Slots: steps.NewDeliverySlots(deliveries.Endpoints)}
 	a.sweeps = &sweeps.Server{
-		Base: a.base, Store: a.store.Store, Chains: a.chains, RulesOf: a.rulesOf, Transfers: a.transfers.store,
+		Base: a.base, Store: a.store.Store, Transfers: a.transfers.store,
 		Rules: a.transfers.rules, Grace: c.Sweep.Grace, Batch: c.Sweep.Batch, MaxQueued: c.Queue.MaxPerSubmitter,
 		ShownBalances: c.Telemetry.Balances, EventsKeep: c.Events.Keep, UnusualPerMinute: c.Transfer.UnusualPerMinute,
 	}
 	if c.Conservation.ChainBlocks > 0 {
 		a.sweeps.Unread = checks.New(a.store.Pool()).Unread
 	}
-	desk := &admin.Desk{Base: a.base, Store: a.store.Store, Chains: a.chains, ChainOf: a.chainOf, RulesOf: a.rulesOf, Approvals: c.Approvals}
+	desk := &admin.Desk{Base: a.base, Store: a.store.Store, Approvals: c.Approvals}
 	a.admin = &admin.Server{
 		Desk: desk, Signers: a.signers, Release: a.release, Intents: a.transactions, Nonce: c.Nonce,
 		Limits: a.attentionLimits(), Settings: c.Differences(),
@@ -215,7 +214,7 @@ func (a *App) Close(ctx context.Context) error {
 	if a.store.Store == nil { // the console alone
 		return delivered
 	}
-	for _, c := range a.chains {
+	for _, c := range a.base.Chains {
 		if c.Connector != nil {
 			c.Close()
 		}

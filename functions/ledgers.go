@@ -128,7 +128,7 @@ func (a *App) chainReader(book *checks.Book) conservation.Payments {
 
 // paymentsChainOf returns a payer's chain and how its blocks become final: by tag, or at a depth.
 func (a *App) paymentsChainOf(s txmanager.Submitter) (chain payout.PaymentsChain, byTag bool, depth uint64, err error) {
-	of, err := a.servedOf(s)
+	of, err := a.base.ChainOf(s)
 	if err != nil {
 		return nil, false, 0, err
 	}

@@ -36,7 +36,7 @@ func (a *App) payoutLedger(transfers payout.Transfers) *payout.Ledger {
 }
 
 func (a *App) payoutChainOf(s txmanager.Submitter) (payout.Chain, error) {
-	c, err := a.servedOf(s)
+	c, err := a.base.ChainOf(s)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (a *App) payoutChainOf(s txmanager.Submitter) (payout.Chain, error) {
 
 // payoutFinalityOf returns how transactions of the payer's chain become final.
 func (a *App) payoutFinalityOf(s txmanager.Submitter) (txmanager.Finality, uint64, error) {
-	c, err := a.servedOf(s)
+	c, err := a.base.ChainOf(s)
 	if err != nil {
 		return "", 0, err
 	}

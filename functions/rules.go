@@ -120,8 +120,8 @@ func (a *App) attentionLimits() store.AttentionLimits {
 		if guide.Limit > 0 {
 			l.Waits = append(l.Waits, store.WaitLimit{Cause: cause, Limit: guide.Limit})
 		}
-		for _, c := range a.chains {
-			if limit := guide.LimitOn(a.workers[c].Rules.TimeToFinality()); limit > 0 {
+		for _, c := range a.base.Chains {
+			if limit := guide.LimitOn(c.Rules.TimeToFinality()); limit > 0 {
 				l.Waits = append(l.Waits, store.WaitLimit{Chain: fmt.Sprintf("%s:%d", c.Namespace, c.ID), Cause: cause, Limit: limit})
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"math/big"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -167,16 +166,16 @@ type nodeAccountView struct {
 // viewAccount asks the nodes of the submitter's chain. A failure is shown, and fails nothing.
 func (a *Server) viewAccount(ctx context.Context, s txmanager.Submitter) *accountView {
 	out := &accountView{ChainAccount: client.ChainAccount{ChainID: s.ChainID()}, Nodes: []nodeAccountView{}}
-	i := slices.IndexFunc(a.Chains, func(c *serve.Chain) bool { return c.ID == s.ChainID() && c.Namespace == s.Namespace() })
-	if i < 0 {
+	on, err := a.ChainOf(s)
+	if err != nil {
 		out.Error = new("this process does not serve the chain")
 		return out
 	}
-	seen, failures := askNodes(ctx, a.Chains[i].Nodes, func(ctx context.Context, n chain.Node) (txmanager.ChainObservation, error) {
+	seen, failures := askNodes(ctx, on.Nodes, func(ctx context.Context, n chain.Node) (txmanager.ChainObservation, error) {
 		return n.Query(ctx, txmanager.ChainQuery{Submitter: s, Account: true, FinalCount: true})
 	})
 	var highest *txmanager.ChainObservation
-	for i, n := range a.Chains[i].Nodes {
+	for i, n := range on.Nodes {
 		v := nodeAccountView{NodeAccount: client.NodeAccount{Name: n.Name()}, Error: textOf(failures[i])}
 		if o := &seen[i]; failures[i] == nil {
 			v.Head, v.Latest, v.Pending, v.Finalized, v.Balance = &o.Head.Number, &o.Account.LatestCount, &o.Account.PendingCount, o.FinalCount, new(o.Account.BalanceWei.String())

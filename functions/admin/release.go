@@ -57,7 +57,7 @@ func (a *Server) release(w http.ResponseWriter, r *http.Request, c submitterCall
 		return err
 	}
 	leave.By = c.by
-	if _, err := a.RulesOf(c.on); err != nil {
+	if _, err := a.ChainOf(c.on); err != nil {
 		return err
 	}
 	if mustPropose(r) && !leave.DryRun {

@@ -18,7 +18,6 @@ import (
 	"github.com/fencepost/fencepost/shared/store"
 	checks "github.com/fencepost/fencepost/shared/store/conservation"
 	"github.com/fencepost/fencepost/shared/txmanager"
-	"github.com/fencepost/fencepost/shared/txmanager/rules"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -26,9 +25,6 @@ import (
 type Desk struct {
 	*serve.Base
 	Store     *store.Store
-	Chains    []*serve.Chain // that the deployment serves
-	ChainOf   func(txmanager.Submitter) (txmanager.ChainConnector, error)
-	RulesOf   func(txmanager.Submitter) (rules.Rules, error)
 	Approvals config.Approvals
 
 	acts *web.Mux // operator calls that proposals carry out

@@ -269,10 +269,6 @@ func (a *Server) forbidden(ctx context.Context, view store.SubmitterView) (int, 
 	if view.Queued == view.Held {
 		return 0, nil
 	}
-	rules, err := a.RulesOf(view.Submitter)
-	if err != nil {
-		return 0, err
-	}
 	chain, err := a.ChainOf(view.Submitter)
 	if err != nil {
 		return 0, err
@@ -281,5 +277,5 @@ func (a *Server) forbidden(ctx context.Context, view store.SubmitterView) (int, 
 	if err != nil {
 		return 0, err
 	}
-	return rules.Forbidden(w, chain), nil
+	return chain.Rules.Forbidden(w, chain), nil
 }

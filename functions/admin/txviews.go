@@ -64,7 +64,7 @@ func (a *Server) inspectTx(r *http.Request, txID string) (out inspectedTx, err e
 	if err != nil {
 		return out, err
 	}
-	transactions.Estimate(a.RulesOf, rec, waiting)
+	transactions.Estimate(a.Base, rec, waiting)
 	out = inspectedTx{Transaction: transactions.ViewOf(rec, waiting, operator), Caller: order.Caller, TraceID: telemetry.TraceID(order.Trace)}
 	switch {
 	case order.PayloadBytes == 0:
@@ -140,7 +140,7 @@ func (a *Server) whyTx(r *http.Request, txID string) (out whyTxResponse, err err
 	out = whyTxResponse{TxID: rec.TxID, State: rec.State, SubState: rec.SubState, LastError: rec.LastError, LastErrorDetail: rec.LastErrorDetail, Waiting: waiting}
 	if waiting != nil {
 		guide := waiting.Cause.Guide()
-		transactions.Estimate(a.RulesOf, rec, waiting)
+		transactions.Estimate(a.Base, rec, waiting)
 		out.NextActor, out.Action, out.Runbook = guide.NextActor, guide.Action, "docs/runbooks/"+guide.Runbook+".md"
 		out.NextCheckAt, out.LeasedBy, out.RequestedAction = waiting.NextAt, waiting.Leased, waiting.Requested
 	}

@@ -41,6 +41,7 @@ type Base struct {
 	Namespace    string         // of an address without a chain prefix
 	ChainID      uint64         // of the same
 	Families     chain.Families // of the chains that are served
+	Chains       []*Chain       // that the deployment serves, the default one first
 }
 
 // Handle serves pattern by h as the function name, and logs the cost of each invocation.

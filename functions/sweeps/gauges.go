@@ -71,8 +71,8 @@ func (a *Server) gaugeBlocked(ctx context.Context) error {
 	}
 	for _, h := range heads {
 		limit := h.Cause.Guide().Limit
-		if of, err := a.RulesOf(h.Submitter); err == nil {
-			limit = h.Cause.Guide().LimitOn(of.TimeToFinality())
+		if of, err := a.ChainOf(h.Submitter); err == nil {
+			limit = h.Cause.Guide().LimitOn(of.Rules.TimeToFinality())
 		}
 		counts[group{h.Cause, limit > 0 && h.For > limit}]++
 	}

@@ -10,16 +10,12 @@ import (
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/transfer"
-	"github.com/fencepost/fencepost/shared/txmanager"
-	"github.com/fencepost/fencepost/shared/txmanager/rules"
 )
 
 // Server serves the function sweep.
 type Server struct {
 	*serve.Base
 	Store     *store.Store
-	Chains    []*serve.Chain                                 // all that are served
-	RulesOf   func(txmanager.Submitter) (rules.Rules, error) // fails for a chain that is not served
 	Transfers *transfers.Store
 	Unread    func(context.Context) (map[uint64]time.Duration, error) // since each payers' chain was read; nil: none is
 

@@ -91,7 +91,7 @@ func (a *Server) parseIntent(v store.Viewer, body createRequest) (store.Intent, 
 	if len(body.Payload) == 0 {
 		return store.Intent{}, web.FieldProblem("payload", "is required: what to do, such as {\"to\": \"0x…\", \"value\": \"1\"}")
 	}
-	if _, err := a.RulesOf(s); err != nil {
+	if _, err := a.ChainOf(s); err != nil {
 		return store.Intent{}, err
 	}
 	handler, err := body.Handler.Of("handler")
@@ -141,7 +141,7 @@ func (a *Server) withPayload(in store.Intent, body createRequest, may bool) (_ s
 // tooMuchGas refuses an intent whose gas can cost more than the deployment allows for one transaction.
 // It returns nil if the payload sets no gas.
 func (a *Server) tooMuchGas(family chain.Family, in store.Intent) error {
-	rules, err := a.RulesOf(in.Submitter)
+	of, err := a.ChainOf(in.Submitter)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (a *Server) tooMuchGas(family chain.Family, in store.Intent) error {
 	if err != nil {
 		return err
 	}
-	if reason := rules.FeeTooHighReason(call); reason != "" {
+	if reason := of.Rules.FeeTooHighReason(call); reason != "" {
 		return &chain.FieldError{Code: chain.CodeInvalidField, Field: "payload.maxFeePerGas", Problem: reason + ": want less gas or a lower maxFeePerGas"}
 	}
 	return nil

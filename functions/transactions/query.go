@@ -55,12 +55,12 @@ func (a *Server) queryByRequest(r *http.Request, v store.Viewer) (out View, err 
 }
 
 // Estimate sets when the wait of a transaction is expected to end, if it waits and this process serves its chain.
-func Estimate(rulesOf func(txmanager.Submitter) (rules.Rules, error), rec store.Record, w *store.Waiting) {
+func Estimate(b *serve.Base, rec store.Record, w *store.Waiting) {
 	if w == nil {
 		return
 	}
-	if of, err := rulesOf(rec.Submitter); err == nil {
-		w.ExpectedAt = expectedEnd(of.Finality, rec, *w)
+	if of, err := b.ChainOf(rec.Submitter); err == nil {
+		w.ExpectedAt = expectedEnd(of.Rules.Finality, rec, *w)
 	}
 }
 
@@ -86,7 +86,7 @@ func expectedEnd(of rules.Finality, rec store.Record, w store.Waiting) *time.Tim
 // viewFor is what v is shown of a transaction that was read: viewFor(v)(read()).
 func (a *Server) viewFor(v store.Viewer) func(store.Record, *store.Waiting, error) (View, error) {
 	return func(rec store.Record, waiting *store.Waiting, err error) (View, error) {
-		Estimate(a.RulesOf, rec, waiting)
+		Estimate(a.Base, rec, waiting)
 		return ViewOf(rec, waiting, v), err
 	}
 }

@@ -10,8 +10,6 @@ import (
 
 	"github.com/fencepost/fencepost/functions/counted"
 	"github.com/fencepost/fencepost/functions/serve"
-	"github.com/fencepost/fencepost/shared/txmanager"
-	"github.com/fencepost/fencepost/shared/txmanager/rules"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -43,8 +41,7 @@ func isForNow(err error) bool {
 type Server struct {
 	*serve.Base
 	Store    counted.Store
-	RulesOf  func(txmanager.Submitter) (rules.Rules, error) // fails for a chain that is not served
-	Handlers []string                                       // the handlers that requests may name
+	Handlers []string // the handlers that requests may name
 
 	MaxQueued  int        // per submitter
 	Held       *web.Holds // of answers to creates that are refused for now
