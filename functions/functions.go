@@ -44,7 +44,9 @@ const All = "all"
 // App is one process: its servers, and the connections and keys from which they are made. Losing a
 // process loses none of the stored state.
 type App struct {
-	calls
+	base         *serve.Base
+	store        counted.Store
+	handlers     []string // that requests may name
 	transactions *transactions.Server
 	steps        *steps.Server
 	sweeps       *sweeps.Server
@@ -173,7 +175,6 @@ func (a *App) serve() error {
 		},
 		Intents: a.intents, SignerNamed: func(name string) txmanager.Signer { return counted.NewSigner(a.signers, name) }, Handlers: all, Resolution: a.extensions.Stuck, Limits: workerLimits(a.config),
 	})
-	a.workerOf, a.hooks, a.maxQueued = a.workerFor, c.Hooks, c.Queue.MaxPerSubmitter
 	a.transactions = &transactions.Server{
 		Base: a.base, Store: a.store, Handlers: a.handlers,
 		MaxQueued: c.Queue.MaxPerSubmitter, Held: transactions.NewHolds(), EventsKept: c.Events.Kept(), EventsMode: string(c.Events.Mode),

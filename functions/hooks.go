@@ -62,7 +62,7 @@ type Reservation struct {
 // so many at once.
 //
 // After any other error the result is unknown: call again with the same requests.
-func (a *calls) Allocate(ctx context.Context, s txmanager.Submitter, owner string, requests ...string) ([]Reservation, error) {
+func (a *App) Allocate(ctx context.Context, s txmanager.Submitter, owner string, requests ...string) ([]Reservation, error) {
 	ctx, deliver := a.base.CollectEvents(ctx)
 	defer deliver()
 	if err := a.hooksMay(owner, requests); err != nil {
@@ -82,7 +82,7 @@ func (a *calls) Allocate(ctx context.Context, s txmanager.Submitter, owner strin
 	if err := a.hooksAllowed(ctx, s); err != nil {
 		return nil, err
 	}
-	ask := txmanager.ReserveRequest{Owner: owner, For: a.hooks.ReservationTimeout, Caller: store.HooksCaller, Requests: requests}
+	ask := txmanager.ReserveRequest{Owner: owner, For: a.config.Hooks.ReservationTimeout, Caller: store.HooksCaller, Requests: requests}
 	for range requests {
 		id, err := uuid.NewV7()
 		if err != nil {
@@ -90,7 +90,7 @@ func (a *calls) Allocate(ctx context.Context, s txmanager.Submitter, owner strin
 		}
 		ask.TxIDs = append(ask.TxIDs, id.String())
 	}
-	worker, err := a.workerOf(s)
+	worker, err := a.workerFor(s)
 	if err != nil {
 		return nil, err
 	}
@@ -115,14 +115,14 @@ func (a *calls) Allocate(ctx context.Context, s txmanager.Submitter, owner strin
 // ErrRetryLater means that the account cannot pay for them, or that no block would include them now.
 // PolicyError means that their value, their recipient or the day's total is not allowed. After each of
 // these nothing was changed. After any other error the result is unknown: call again.
-func (a *calls) MarkUsed(ctx context.Context, txID, owner string, raw []byte) error {
+func (a *App) MarkUsed(ctx context.Context, txID, owner string, raw []byte) error {
 	ctx, deliver := a.base.CollectEvents(ctx)
 	defer deliver()
 	r, err := a.ownReservation(ctx, txID, owner)
 	if err != nil {
 		return err
 	}
-	worker, err := a.workerOf(r.Submitter)
+	worker, err := a.workerFor(r.Submitter)
 	if err != nil {
 		return fmt.Errorf("mark %s used: %w", r.TxID, err)
 	}
@@ -155,7 +155,7 @@ func (a *calls) MarkUsed(ctx context.Context, txID, owner string, raw []byte) er
 //
 // The error wraps [ErrHooksOff], [txmanager.ErrNotOwner], [txmanager.ErrNotLeader] or
 // [store.ErrNotFound]. After any other error the result is unknown: call again.
-func (a *calls) MarkRecyclable(ctx context.Context, txID, owner, reason string) error {
+func (a *App) MarkRecyclable(ctx context.Context, txID, owner, reason string) error {
 	if reason = strings.TrimSpace(reason); reason == "" || len(reason) > serve.MaxReason {
 		return fmt.Errorf("a reason is required, in at most %d bytes: it is kept", serve.MaxReason)
 	}
@@ -169,7 +169,7 @@ func (a *calls) MarkRecyclable(ctx context.Context, txID, owner, reason string) 
 	case r.Over:
 		return fmt.Errorf("mark %s recyclable: %w", r.TxID, txmanager.ErrNotOwner)
 	}
-	worker, err := a.workerOf(r.Submitter)
+	worker, err := a.workerFor(r.Submitter)
 	if err != nil {
 		return fmt.Errorf("mark %s recyclable: %w", r.TxID, err)
 	}
@@ -185,7 +185,7 @@ func (a *calls) MarkRecyclable(ctx context.Context, txID, owner, reason string) 
 // recheckReservation enqueues an iteration after a hook was answered from a stored reservation. The
 // invocation that stored it can have stopped before it enqueued one. If the enqueue fails, the sweep
 // finds it.
-func (a *calls) recheckReservation(ctx context.Context, s txmanager.Submitter) {
+func (a *App) recheckReservation(ctx context.Context, s txmanager.Submitter) {
 	ctx = context.WithoutCancel(ctx)
 	v, err := a.store.Submitter(ctx, s)
 	if err == nil {
@@ -197,8 +197,8 @@ func (a *calls) recheckReservation(ctx context.Context, s txmanager.Submitter) {
 }
 
 // ownReservation returns the stored reservation if owner made it.
-func (a *calls) ownReservation(ctx context.Context, txID, owner string) (store.Reservation, error) {
-	if !a.hooks.Enabled {
+func (a *App) ownReservation(ctx context.Context, txID, owner string) (store.Reservation, error) {
+	if !a.config.Hooks.Enabled {
 		return store.Reservation{}, ErrHooksOff
 	}
 	id, ok := serve.ParseTxID(txID)
@@ -216,10 +216,10 @@ func (a *calls) ownReservation(ctx context.Context, txID, owner string) (store.R
 }
 
 // hooksMay checks the owner's name and the requests.
-func (a *calls) hooksMay(owner string, requests []string) error {
+func (a *App) hooksMay(owner string, requests []string) error {
 	const limit = 128
 	switch {
-	case !a.hooks.Enabled:
+	case !a.config.Hooks.Enabled:
 		return ErrHooksOff
 	case owner == "" || len(owner) > limit || strings.ContainsRune(owner, 0) || !utf8.ValidString(owner):
 		return fmt.Errorf("the owner of a reservation has 1 to %d bytes of UTF-8, without NUL", limit)
@@ -241,7 +241,7 @@ func (a *calls) hooksMay(owner string, requests []string) error {
 }
 
 // hooksAllowed refuses a submitter whose callers do not include the hooks.
-func (a *calls) hooksAllowed(ctx context.Context, s txmanager.Submitter) error {
+func (a *App) hooksAllowed(ctx context.Context, s txmanager.Submitter) error {
 	v, err := a.store.Submitter(ctx, s)
 	if err != nil {
 		return err
@@ -254,7 +254,7 @@ func (a *calls) hooksAllowed(ctx context.Context, s txmanager.Submitter) error {
 
 // reserved returns the owner's reservations under these requests; nil if no reservation exists under
 // them.
-func (a *calls) reserved(ctx context.Context, s txmanager.Submitter, owner string, requests []string) ([]Reservation, error) {
+func (a *App) reserved(ctx context.Context, s txmanager.Submitter, owner string, requests []string) ([]Reservation, error) {
 	found, err := a.store.Reservations(ctx, s, requests)
 	if err != nil || len(found) == 0 {
 		return nil, err

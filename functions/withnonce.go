@@ -10,28 +10,15 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/fencepost/fencepost/functions/counted"
 	"github.com/fencepost/fencepost/functions/serve"
-	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
-	"github.com/fencepost/fencepost/shared/txmanager/worker"
 )
 
 // ErrNoHandler reports a handler name that is neither compiled in nor in handlers.urls. Nothing was
 // stored.
 var ErrNoHandler = errors.New("no handler has that name")
-
-// calls are the calls of Go code that is compiled into a deployment.
-type calls struct {
-	base      *serve.Base
-	store     counted.Store
-	workerOf  func(txmanager.Submitter) (*worker.Worker, error)
-	handlers  []string // the handlers that requests may name
-	hooks     config.Hooks
-	maxQueued int // per submitter
-}
 
 // WithNonce accepts a request and returns its txId at once. Once the request's nonce is allocated, any
 // process of the deployment calls the handler of that name to make the transaction. The same request
@@ -40,7 +27,7 @@ type calls struct {
 // The submitter's callers must name "handler:<name>"; "*" does not include it. The error wraps
 // [ErrNoHandler] or is one of [store.Store.Create]. After any other error the result is unknown: call
 // again.
-func (a *calls) WithNonce(ctx context.Context, s txmanager.Submitter, request, handler string, input any) (txID string, err error) {
+func (a *App) WithNonce(ctx context.Context, s txmanager.Submitter, request, handler string, input any) (txID string, err error) {
 	if !slices.Contains(a.handlers, handler) {
 		return "", fmt.Errorf("%s: %w", handler, ErrNoHandler)
 	}
@@ -68,7 +55,7 @@ func (a *calls) WithNonce(ctx context.Context, s txmanager.Submitter, request, h
 	}
 	ctx, deliver := a.base.CollectEvents(ctx)
 	defer deliver()
-	accepted, err := a.store.Create(ctx, in, a.maxQueued)
+	accepted, err := a.store.Create(ctx, in, a.config.Queue.MaxPerSubmitter)
 	if err != nil {
 		return "", err
 	}
