@@ -98,7 +98,7 @@ func (h deployment) routes(txID string) (all []route) {
 			}
 			r := route{method: method, path: path, of: of, item: item, values: map[string]string{
 				"txId": txID, "submitter": shopAccount, "requestId": "r", "req_id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "id": "1",
-				"user_id": "7", "address_id": "1", "user": "7", "asset": "USDT", "endpoint": "pubsub",
+				"user_id": "7", "address_id": "1", "user": "7", "asset": "USDT", "endpoint": "pubsub", "proposalId": txID,
 			}}
 			for kind := range security[0] {
 				r.token = tokens[kind]

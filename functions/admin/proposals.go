@@ -136,30 +136,22 @@ func (a *Desk) proposal(r *http.Request, id string) (proposalView, error) {
 
 // rejectProposal ends a proposal that is not carried out yet. The proposer withdraws a proposal with
 // the same call.
-func (a *Desk) rejectProposal(w http.ResponseWriter, r *http.Request, c call[struct{}, reasonRequest]) error {
-	id, err := pathProposal(r)
-	if err != nil {
-		return err
-	}
-	was, err := a.Store.RejectProposal(r.Context(), id, c.by, c.reason)
+func (a *Desk) rejectProposal(w http.ResponseWriter, r *http.Request, c call[string, reasonRequest]) error {
+	was, err := a.Store.RejectProposal(r.Context(), c.on, c.by, c.reason)
 	if err != nil {
 		return err
 	}
 	if was != store.ProposalOpen && was != store.ProposalApproved && was != store.ProposalRejected {
 		return web.NewProblem(serve.TooLate, "the proposal is %s; nothing was changed", was)
 	}
-	a.Log.WarnContext(r.Context(), "a proposal is rejected", "proposalId", id, "operator", c.by, "reason", c.reason)
-	return serve.Reply(w, r)(a.proposal(r, id))
+	a.Log.WarnContext(r.Context(), "a proposal is rejected", "proposalId", c.on, "operator", c.by, "reason", c.reason)
+	return serve.Reply(w, r)(a.proposal(r, c.on))
 }
 
 // approveProposal records a second operator's approval and carries the act out. If an operator other
 // than the proposer calls it again, it continues from where it stopped or answers the stored outcome.
-func (a *Desk) approveProposal(w http.ResponseWriter, r *http.Request, c call[struct{}, reasonRequest]) error {
-	id, err := pathProposal(r)
-	if err != nil {
-		return err
-	}
-	p, err := a.Store.Proposal(r.Context(), id)
+func (a *Desk) approveProposal(w http.ResponseWriter, r *http.Request, c call[string, reasonRequest]) error {
+	p, err := a.Store.Proposal(r.Context(), c.on)
 	if err != nil {
 		return err
 	}
@@ -170,13 +162,13 @@ func (a *Desk) approveProposal(w http.ResponseWriter, r *http.Request, c call[st
 	if p.Status != store.ProposalCarriedOut && !slices.ContainsFunc(p.Names, func(name string) bool { return slices.Contains(a.Auth.Operators, name) }) {
 		return web.NewProblem(proposerRemoved, "%s, the proposer, is no longer an operator: another operator must propose it again; nothing was changed", p.By)
 	}
-	verdict, state, err := a.Store.ApproveProposal(r.Context(), store.Approval{ProposalID: id, By: c.by, Names: names, Reason: c.reason})
+	verdict, state, err := a.Store.ApproveProposal(r.Context(), store.Approval{ProposalID: c.on, By: c.by, Names: names, Reason: c.reason})
 	if err != nil {
 		return err
 	}
 	switch verdict {
 	case store.VerdictOpen:
-		a.Log.WarnContext(r.Context(), "a proposal is approved", "proposalId", id, "act", p.Act, "proposedBy", p.By, "operator", c.by, "reason", c.reason)
+		a.Log.WarnContext(r.Context(), "a proposal is approved", "proposalId", c.on, "act", p.Act, "proposedBy", p.By, "operator", c.by, "reason", c.reason)
 		if err := a.carryOut(r, p); err != nil {
 			if err := a.notCarriedOut(r, p, err); err != nil {
 				return err
@@ -186,7 +178,7 @@ func (a *Desk) approveProposal(w http.ResponseWriter, r *http.Request, c call[st
 	default:
 		return verdictProblem(verdict, p, state)
 	}
-	return serve.Reply(w, r)(a.proposal(r, id))
+	return serve.Reply(w, r)(a.proposal(r, c.on))
 }
 
 // isComparable refuses names without a verified address, if people sign in to the console at an issuer that

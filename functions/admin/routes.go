@@ -44,7 +44,7 @@ func (a *Server) RouteAdmin(mux *web.Mux) {
 	a.read(mux, "GET /admin/v1/tx/{txId}/decisions", listPast("decisions", serve.DecisionPlace, a.Store.TxDecisions))
 	a.act(mux, "POST /admin/v1/tx/{txId}/decide", a.DeliverAfter(withBody(a.Desk, serve.PathTxID, a.decide)))
 	a.act(mux, "POST /admin/v1/tx/{txId}/cancel", a.DeliverAfter(withReason(a.Desk, serve.PathTxID, a.cancel)))
-	a.act(mux, "POST /admin/v1/tx/{txId}/proceed", withReason(a.Desk, noSubject, a.proceed))
+	a.act(mux, "POST /admin/v1/tx/{txId}/proceed", withReason(a.Desk, serve.PathTxID, a.proceed))
 
 	// the deployment
 	a.read(mux, "GET /admin/v1/attention", list(a.listAttention))
@@ -55,8 +55,8 @@ func (a *Server) RouteAdmin(mux *web.Mux) {
 	a.read(mux, "GET /admin/v1/audit", list(a.listActs, "who", "since", "act", "subject"))
 	a.read(mux, "GET /admin/v1/proposals", list(a.listProposals, "state"))
 	a.read(mux, "GET /admin/v1/proposals/{proposalId}", serve.Show(pathProposal, a.proposal))
-	a.act(mux, "POST /admin/v1/proposals/{proposalId}/approve", withReason(a.Desk, noSubject, a.approveProposal))
-	a.act(mux, "POST /admin/v1/proposals/{proposalId}/reject", withReason(a.Desk, noSubject, a.rejectProposal))
+	a.act(mux, "POST /admin/v1/proposals/{proposalId}/approve", withReason(a.Desk, pathProposal, a.approveProposal))
+	a.act(mux, "POST /admin/v1/proposals/{proposalId}/reject", withReason(a.Desk, pathProposal, a.rejectProposal))
 	a.read(mux, "GET /admin/v1/webhook-endpoints", show(a.listEndpoints))
 	a.act(mux, "POST /admin/v1/webhook-endpoints/{endpoint}/test", withReason(a.Desk, a.pathEndpoint, a.testEndpoint))
 	a.act(mux, "POST /admin/v1/webhook-endpoints/{endpoint}/redeliver", withReason(a.Desk, a.pathEndpoint, a.redeliver))

@@ -61,13 +61,9 @@ type proceedResponse struct {
 }
 
 // proceed lets one held intent continue, by an operator's decision, and stores the reason.
-func (a *Server) proceed(w http.ResponseWriter, r *http.Request, c call[struct{}, reasonRequest]) error {
-	txID, err := serve.PathTxID(r)
-	if err != nil {
-		return err
-	}
+func (a *Server) proceed(w http.ResponseWriter, r *http.Request, c call[string, reasonRequest]) error {
 	if mustPropose(r) {
-		what := proposed{"proceed", map[string]any{"txId": txID}, c.reason, fmt.Sprintf("lets the held intent %s proceed", txID)}
+		what := proposed{"proceed", map[string]any{"txId": c.on}, c.reason, fmt.Sprintf("lets the held intent %s proceed", c.on)}
 		type state struct {
 			Held    bool
 			HeldFor *string
@@ -84,18 +80,18 @@ func (a *Server) proceed(w http.ResponseWriter, r *http.Request, c call[struct{}
 			return nil
 		})
 	}
-	out, err := a.Store.Proceed(r.Context(), txID, c.by, c.reason)
+	out, err := a.Store.Proceed(r.Context(), c.on, c.by, c.reason)
 	if err != nil {
 		return err
 	}
 	if out.Recorded {
-		a.Log.WarnContext(r.Context(), "held intent proceeds", telemetry.SubmitterKey, out.Submitter, telemetry.TxIDKey, txID,
+		a.Log.WarnContext(r.Context(), "held intent proceeds", telemetry.SubmitterKey, out.Submitter, telemetry.TxIDKey, c.on,
 			"operator", c.by, "reason", c.reason, telemetry.NodeIDKey, a.Node)
 	}
 	if out.State == txmanager.Queued {
 		a.EnqueueAdvance(telemetry.Onward(r.Context(), out.Trace), out.Submitter, out.Token)
 	}
-	return web.Reply(w, r, http.StatusOK, proceedResponse{TxID: txID, State: out.State, SubState: out.SubState})
+	return web.Reply(w, r, http.StatusOK, proceedResponse{TxID: c.on, State: out.State, SubState: out.SubState})
 }
 
 // proceedPage is the number of held intents that one call releases.
