@@ -88,8 +88,8 @@ func (a *TransferServer) lastCheck(ctx context.Context) (*client.LastCheck, erro
 }
 
 type adjustRequest struct {
-	Move   string `json:"move"` // journal or balance
-	Reason string `json:"reason"`
+	reasonRequest
+	Move string `json:"move"` // journal or balance
 }
 
 // adjust makes a balance equal to the sum of its journal again, by an operator's decision. It runs
@@ -98,12 +98,8 @@ func (a *TransferServer) adjust(w http.ResponseWriter, r *http.Request, c call[i
 	if c.body.Move != "journal" && c.body.Move != "balance" {
 		return web.FieldProblem("move", "is %.40q: want journal, which leaves the balance, or balance, which leaves the journal's sum", c.body.Move)
 	}
-	reason, err := reasonOf(c.body.Reason)
-	if err != nil {
-		return err
-	}
 	if mustPropose(r) {
-		what := proposed{"adjust", idSubject("finding", c.on), reason, fmt.Sprintf("makes balance and journal of finding %d equal, by moving the %s", c.on, c.body.Move)}
+		what := proposed{"adjust", idSubject("finding", c.on), c.reason, fmt.Sprintf("makes balance and journal of finding %d equal, by moving the %s", c.on, c.body.Move)}
 		return proposeIf(a.Desk, w, r, what, func(now struct{ Standing, Adjusted bool }, _ bool) error {
 			switch {
 			case now.Adjusted:
@@ -114,13 +110,13 @@ func (a *TransferServer) adjust(w http.ResponseWriter, r *http.Request, c call[i
 			return nil
 		})
 	}
-	order := checks.AdjustmentOrder{FindingID: c.on, Journal: c.body.Move == "journal", By: c.by, Reason: reason}
+	order := checks.AdjustmentOrder{FindingID: c.on, Journal: c.body.Move == "journal", By: c.by, Reason: c.reason}
 	made, err := a.Checks.Adjust(context.WithoutCancel(r.Context()), order, a.adjustTrading)
 	if err != nil {
 		return err
 	}
 	a.Log.WarnContext(r.Context(), "an account was adjusted", "finding", c.on, "side", made.Side, "op", made.Op, "userId", made.Account.UserID,
-		"assetId", made.Account.AssetID, "units", made.Units, "by", c.by, "why", reason)
+		"assetId", made.Account.AssetID, "units", made.Units, "by", c.by, "why", c.reason)
 	return web.Reply(w, r, http.StatusOK, client.Adjustment{
 		FindingID: c.on, Side: string(made.Side), Op: string(made.Op), UserID: made.Account.UserID, AssetID: made.Account.AssetID,
 		Units: strconv.FormatUint(made.Units, 10), By: c.by, At: made.At.UTC(),

@@ -84,9 +84,9 @@ func (a *Server) proposeForeign(w http.ResponseWriter, r *http.Request, what pro
 }
 
 type matchRequest struct {
-	Nonce  *uint64 `json:"nonce"`
-	TxID   string  `json:"txId"`
-	Reason string  `json:"reason"`
+	reasonRequest
+	Nonce *uint64 `json:"nonce"`
+	TxID  string  `json:"txId"`
 }
 
 // matchForeign records that a foreign transaction was the request of a held intent. The intent gets
@@ -99,15 +99,11 @@ func (a *Server) matchForeign(w http.ResponseWriter, r *http.Request, c submitte
 	if !ok {
 		return web.FieldProblem("txId", "is required: the UUID of the held intent that the foreign transaction was, "+serve.UUIDForm)
 	}
-	reason, err := reasonOf(c.body.Reason)
-	if err != nil {
-		return err
-	}
-	d := store.HoldDecision{Submitter: c.on, Nonce: c.body.Nonce, By: c.by, Reason: reason}
+	d := store.HoldDecision{Submitter: c.on, Nonce: c.body.Nonce, By: c.by, Reason: c.reason}
 	if mustPropose(r) {
 		subject := submitterSubject(c.on)
 		subject["nonce"] = c.body.Nonce
-		return a.proposeForeign(w, r, proposed{"foreign", subject, reason,
+		return a.proposeForeign(w, r, proposed{"foreign", subject, c.reason,
 			fmt.Sprintf("ends intent %s as the foreign transaction of nonce %d of %s", id, *c.body.Nonce, c.on)})
 	}
 	out, err := a.Store.MatchHold(r.Context(), d, id)
@@ -115,7 +111,7 @@ func (a *Server) matchForeign(w http.ResponseWriter, r *http.Request, c submitte
 		return err
 	}
 	a.Log.WarnContext(r.Context(), "foreign transaction matched", telemetry.SubmitterKey, c.on, telemetry.TxIDKey, id, "nonce", *c.body.Nonce,
-		"state", out.State, "operator", c.by, "reason", reason, telemetry.NodeIDKey, a.Node)
+		"state", out.State, "operator", c.by, "reason", c.reason, telemetry.NodeIDKey, a.Node)
 	a.EnqueueAdvance(r.Context(), c.on, out.Token)
 	return web.Reply(w, r, http.StatusOK, proceedResponse{TxID: id, State: out.State, SubState: out.SubState})
 }

@@ -241,18 +241,14 @@ func (a *Server) putPolicy(w http.ResponseWriter, r *http.Request, c submitterCa
 	if err != nil {
 		return err
 	}
-	reason, err := reasonOf(c.body.Reason)
-	if err != nil {
-		return err
-	}
-	token, err := a.Store.PutPolicy(r.Context(), store.PolicyChange{Submitter: c.on, Policy: p, By: c.by, Reason: reason, OnlyTighter: mustPropose(r)})
+	token, err := a.Store.PutPolicy(r.Context(), store.PolicyChange{Submitter: c.on, Policy: p, By: c.by, Reason: c.reason, OnlyTighter: mustPropose(r)})
 	if errors.Is(err, store.ErrNotTighter) {
-		return a.propose(w, r, proposed{"policy", submitterSubject(c.on), reason, fmt.Sprintf("sets the policy of %s in place of the present one", c.on)})
+		return a.propose(w, r, proposed{"policy", submitterSubject(c.on), c.reason, fmt.Sprintf("sets the policy of %s in place of the present one", c.on)})
 	}
 	if err != nil {
 		return err
 	}
-	a.Log.WarnContext(r.Context(), "policy set", telemetry.SubmitterKey, c.on, "operator", c.by, "reason", reason)
+	a.Log.WarnContext(r.Context(), "policy set", telemetry.SubmitterKey, c.on, "operator", c.by, "reason", c.reason)
 	a.EnqueueAdvance(r.Context(), c.on, token)
 	return serve.Reply(w, r)(a.submitterNow(r.Context(), c.on))
 }

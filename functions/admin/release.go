@@ -15,9 +15,9 @@ import (
 )
 
 type releaseRequest struct {
+	reasonRequest
 	Incident *int                  `json:"incident"`
 	Mode     txmanager.ReleaseMode `json:"mode"`
-	Reason   string                `json:"reason"`
 	Count    *uint64               `json:"count"`
 	Requests map[uint64]string     `json:"requests"`
 	Hashes   map[uint64]string     `json:"hashes"`   // the consuming transactions of nonces for which no node returns one
@@ -56,7 +56,7 @@ func (a *Server) release(w http.ResponseWriter, r *http.Request, c submitterCall
 	if leave.DryRun, err = dryRun(r, leave.Mode); err != nil {
 		return err
 	}
-	leave.By = c.by
+	leave.By, leave.Reason = c.by, c.reason
 	if _, err := a.ChainOf(c.on); err != nil {
 		return err
 	}
@@ -114,9 +114,6 @@ func leaveOf(body releaseRequest) (txmanager.ReleaseRequest, error) {
 		return l, web.FieldProblem("mode", "is %q: send resume (the chain observation was wrong) or resync (the loss is accepted)", body.Mode)
 	}
 	var err error
-	if l.Reason, err = reasonOf(body.Reason); err != nil {
-		return l, err
-	}
 	if body.Mode == txmanager.Resume {
 		err = body.checkResume()
 	} else {

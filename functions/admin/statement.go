@@ -21,12 +21,12 @@ const (
 )
 
 type statementRequest struct {
+	reasonRequest
 	Paid          *bool          `json:"paid"`
 	TxHash        serve.Optional `json:"tx_hash"`        // the transaction that paid; only if paid
 	Then          serve.Optional `json:"then"`           // repost or refund; only if not paid
 	MaxWindow     *uint64        `json:"max_window"`     // only if not paid, for what a restored database may have lost
 	OtherPayments []string       `json:"other_payments"` // transactions with the same effect that were other payments; only if not paid
-	Reason        string         `json:"reason"`
 }
 
 // statePayout records an operator's statement about a payout for which the database has no proof, and
@@ -37,7 +37,7 @@ func (a *TransferServer) statePayout(w http.ResponseWriter, r *http.Request, c t
 	if err != nil {
 		return err
 	}
-	st.By = c.by
+	st.By, st.Reason = c.by, c.reason
 	t, err := a.Transfers.Store.Load(r.Context(), c.on)
 	if err != nil {
 		return err
@@ -80,9 +80,6 @@ func statementEffect(reqID string, st store.PayoutStatement) string {
 func statementOf(body statementRequest) (st store.PayoutStatement, err error) {
 	if body.Paid == nil {
 		return st, web.FieldProblem("paid", "is required: true where a transaction has paid the payout, false where none has")
-	}
-	if st.Reason, err = reasonOf(body.Reason); err != nil {
-		return st, err
 	}
 	txHash, err := body.TxHash.Of("tx_hash")
 	if err != nil {

@@ -68,24 +68,20 @@ func Spellings(names []string) (all []string) {
 }
 
 type callersRequest struct {
+	reasonRequest
 	Callers  []string          `json:"callers"`
 	Succeeds map[string]string `json:"succeeds"`
-	Reason   string            `json:"reason"`
 }
 
 // putCallers replaces the list of callers that may post for a submitter.
 func (a *Server) putCallers(w http.ResponseWriter, r *http.Request, in submitterCall[callersRequest]) (err error) {
-	c, body := store.CallersChange{By: in.by, Submitter: in.on}, in.body
+	c, body := store.CallersChange{By: in.by, Reason: in.reason, Submitter: in.on, OnlyFewer: mustPropose(r)}, in.body
 	if c.Callers, err = a.parseCallers(body.Callers); err != nil {
 		return err
 	}
 	if c.Succeeds, err = parseSuccessions(body.Succeeds); err != nil {
 		return err
 	}
-	if c.Reason, err = reasonOf(body.Reason); err != nil {
-		return err
-	}
-	c.OnlyFewer = mustPropose(r)
 	token, changed, err := a.Store.PutCallers(r.Context(), c)
 	if errors.Is(err, store.ErrNotTighter) {
 		return a.propose(w, r, proposed{"callers", submitterSubject(c.Submitter), c.Reason, fmt.Sprintf("sets the callers of %s to %s", c.Submitter, strings.Join(c.Callers, ", "))})

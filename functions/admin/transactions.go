@@ -15,8 +15,8 @@ import (
 )
 
 type decideRequest struct {
+	reasonRequest
 	Action string `json:"action"`
-	Reason string `json:"reason"`
 }
 
 // actions maps the API's names to the actions that an operator may request for a transaction that has
@@ -33,12 +33,8 @@ func (a *Server) decide(w http.ResponseWriter, r *http.Request, c call[string, d
 	if !ok {
 		return web.FieldProblem("action", "is %q: want wait, rebroadcast, replace or placeholder", c.body.Action)
 	}
-	reason, err := reasonOf(c.body.Reason)
-	if err != nil {
-		return err
-	}
 	out, err := a.Intents.RecordDecision(r, store.Decision{
-		TxID: c.on, By: store.Viewer{Caller: c.by, Operator: true}, Action: action, Reason: reason,
+		TxID: c.on, By: store.Viewer{Caller: c.by, Operator: true}, Action: action, Reason: c.reason,
 	})
 	if err != nil {
 		return err

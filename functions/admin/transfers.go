@@ -70,8 +70,8 @@ func (a *TransferServer) cancelTransfer(w http.ResponseWriter, r *http.Request, 
 }
 
 type resolveRequest struct {
+	reasonRequest
 	Op      transfer.Op    `json:"op"`
-	Reason  string         `json:"reason"`
 	Outcome serve.Optional `json:"outcome"` // applied or not_applied, for a call that the core has forgotten
 	Line    uint64         `json:"line"`    // line of the core's journal that proves it; 0: a check of conservation proves it
 }
@@ -98,14 +98,11 @@ func (b resolveRequest) word() (*transfer.OperatorStatement, error) {
 // resolveTransfer asks the ledger that a transfer waits for to state what it has stored, or to refuse
 // the call for ever. The transfer continues from that answer.
 func (a *TransferServer) resolveTransfer(w http.ResponseWriter, r *http.Request, c transferCall[resolveRequest]) error {
-	order, body := transfer.RequestedAction{ReqID: c.on, By: c.by}, c.body
-	var err error
+	order, body := transfer.RequestedAction{ReqID: c.on, By: c.by, Reason: c.reason}, c.body
 	if !slices.Contains([]transfer.Op{transfer.Withdraw, transfer.Deposit, transfer.Refund}, body.Op) {
 		return web.FieldProblem("op", "is %.40q: want withdraw, deposit or refund", body.Op)
 	}
-	if order.Reason, err = reasonOf(body.Reason); err != nil {
-		return err
-	}
+	var err error
 	if order.Word, err = body.word(); err != nil {
 		return err
 	}
