@@ -5,7 +5,6 @@ import (
 	"context"
 	"math/big"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
@@ -24,11 +23,7 @@ func askNodes[T any](ctx context.Context, nodes []chain.Node, ask func(context.C
 	ctx, cancel := context.WithTimeout(ctx, chainPatience)
 	defer cancel()
 	answers, failures := make([]T, len(nodes)), make([]error, len(nodes))
-	var all sync.WaitGroup
-	for i, n := range nodes {
-		all.Go(func() { answers[i], failures[i] = ask(ctx, n) })
-	}
-	all.Wait()
+	serve.Each(len(nodes), nodes, func(i int, n chain.Node) { answers[i], failures[i] = ask(ctx, n) })
 	return answers, failures
 }
 
@@ -68,11 +63,7 @@ type nodeView struct {
 // listChains shows each chain with its nodes, which it asks.
 func (a *Server) listChains(r *http.Request) (chainsResponse, error) {
 	out := chainsResponse{a.Node, make([]chainView, len(a.Chains))}
-	var all sync.WaitGroup
-	for i, c := range a.Chains {
-		all.Go(func() { out.Chains[i] = viewChain(r.Context(), c) })
-	}
-	all.Wait()
+	serve.Each(len(a.Chains), a.Chains, func(i int, c *serve.Chain) { out.Chains[i] = viewChain(r.Context(), c) })
 	return out, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"sync"
 
 	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/client"
@@ -61,18 +60,11 @@ func (a *Server) releaseUntouched(w http.ResponseWriter, r *http.Request, c call
 // releaseEach releases each submitter separately, and returns the reason for each that stays.
 func (a *Server) releaseEach(ctx context.Context, page []store.MovedSubmitter, l txmanager.ReleaseRequest) client.UntouchedReport {
 	problems := make([]error, len(page))
-	places := make(chan struct{}, untouchedAtATime)
-	var all sync.WaitGroup
-	for i, one := range page {
-		places <- struct{}{}
-		all.Go(func() {
-			defer func() { <-places }()
-			leave := l
-			leave.Incident = one.Incident
-			_, problems[i] = a.Release(ctx, one.Submitter, leave)
-		})
-	}
-	all.Wait()
+	serve.Each(untouchedAtATime, page, func(i int, one store.MovedSubmitter) {
+		leave := l
+		leave.Incident = one.Incident
+		_, problems[i] = a.Release(ctx, one.Submitter, leave)
+	})
 	out := client.UntouchedReport{Released: []string{}, Left: []client.UnreleasedSubmitter{}}
 	for i, one := range page {
 		if problems[i] == nil {

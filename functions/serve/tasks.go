@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/telemetry"
@@ -51,26 +50,31 @@ const tasksAtOnce = 16
 // MakeTasks calls one for each element, several at once. It continues after a failure and starts no
 // further call once ctx has ended. It returns how many elements got no task, and the first error.
 func MakeTasks[T any](ctx context.Context, found []T, one func(T) error) (failed int, first error) {
-	var (
-		group sync.WaitGroup
-		next  atomic.Int64
-		mu    sync.Mutex
-	)
-	for range min(tasksAtOnce, len(found)) {
+	var mu sync.Mutex
+	Each(tasksAtOnce, found, func(_ int, of T) {
+		err := ctx.Err()
+		if err == nil {
+			err = one(of)
+		}
+		if err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			failed, first = failed+1, cmp.Or(first, err)
+		}
+	})
+	return failed, first
+}
+
+// Each calls do for each element, at most limit calls at once, and returns when all have returned.
+func Each[T any](limit int, all []T, do func(i int, of T)) {
+	var group sync.WaitGroup
+	places := make(chan struct{}, limit)
+	for i, of := range all {
+		places <- struct{}{}
 		group.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(found); i = int(next.Add(1)) - 1 {
-				err := ctx.Err()
-				if err == nil {
-					err = one(found[i])
-				}
-				if err != nil {
-					mu.Lock()
-					failed, first = failed+1, cmp.Or(first, err)
-					mu.Unlock()
-				}
-			}
+			defer func() { <-places }()
+			do(i, of)
 		})
 	}
 	group.Wait()
-	return failed, first
 }

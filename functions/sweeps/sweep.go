@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -129,15 +128,11 @@ func (a *Server) sweepReorged(ctx context.Context, out *sweepResponse, began tim
 // errors name their chains.
 func (a *Server) eachChain(one func(i int, c *serve.Chain) error) error {
 	failures := make([]error, len(a.Chains))
-	var group sync.WaitGroup
-	for i, c := range a.Chains {
-		group.Go(func() {
-			if err := one(i, c); err != nil {
-				failures[i] = fmt.Errorf("chain %d: %w", c.ID, err)
-			}
-		})
-	}
-	group.Wait()
+	serve.Each(len(a.Chains), a.Chains, func(i int, c *serve.Chain) {
+		if err := one(i, c); err != nil {
+			failures[i] = fmt.Errorf("chain %d: %w", c.ID, err)
+		}
+	})
 	return errors.Join(failures...)
 }
 
