@@ -118,15 +118,11 @@ func (a *TransferServer) detail(r *http.Request, of account) (out client.Account
 	return out, err
 }
 
+// moneyRequest is a deposit or withdrawal. With line or outcome the core is not called: see [transfer.MoneyOrder].
 type moneyRequest struct {
-	ID      string         `json:"id"`     // the outside system's own key
-	Amount  string         `json:"amount"` // decimal
+	client.Money
 	Account serve.Optional `json:"account"`
-	Reason  string         `json:"reason"`
-
-	// In place of a call to the core: see [transfer.MoneyOrder].
-	Line    uint64         `json:"line"`    // of the core's journal; 0: none
-	Outcome serve.Optional `json:"outcome"` // not_applied: the core has forgotten the id, and its journal does not have it
+	Outcome serve.Optional `json:"outcome"`
 }
 
 // DepositService is the log message before each deposit of the deposit service.

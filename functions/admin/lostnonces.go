@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
@@ -17,20 +18,11 @@ import (
 // maxLostPage limits the nonces of one page, since each needs a query of the chain.
 const maxLostPage = 20
 
+// lostResponse is a page of lost nonces, with the types of the store and of the manager.
 type lostResponse struct {
-	ChainCount uint64      `json:"chainCount"` // the chain's latest count of the account
-	FinalCount *uint64     `json:"finalCount"` // the count at the finalized block, which a resync accepts; null: the node did not return it
-	NextNonce  int64       `json:"nextNonce"`  // the next nonce that the manager would allocate
-	Nonces     []lostNonce `json:"nonces"`
-
-	NextPageToken string `json:"nextPageToken,omitempty"` // absent on the last page
-
-	// Not all intents without a place in the queue were compared, or not all that match are listed.
-	IntentsMore bool `json:"intentsMore"`
-
-	// The number of queued intents that could match any of the transactions, since their handlers have
-	// not run yet.
-	UnknownCalls int `json:"unknownCalls"`
+	client.LostNonces
+	Nonces        []lostNonce `json:"nonces"`
+	NextPageToken string      `json:"nextPageToken,omitempty"` // absent on the last page
 }
 
 type lostNonce struct {
@@ -86,7 +78,7 @@ func (a *Server) lost(r *http.Request, s txmanager.Submitter, q map[string]strin
 	if err != nil {
 		return out, err
 	}
-	out = lostResponse{ChainCount: v.Account.LatestCount, FinalCount: v.FinalCount, NextNonce: known.NextNonce, UnknownCalls: page.unknownCalls()}
+	out.LostNonces = client.LostNonces{ChainCount: v.Account.LatestCount, FinalCount: v.FinalCount, NextNonce: uint64(known.NextNonce), UnknownCalls: page.unknownCalls()}
 	if out.Nonces, err = a.lostNonces(r.Context(), page, from, below); err != nil {
 		return out, err
 	}

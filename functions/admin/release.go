@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -32,15 +33,12 @@ const widestWindow = 10_000
 // othersMatching makes a release name each transaction that matches exactly one intent.
 const othersMatching = "matching"
 
+// releaseResponse is the report of a release, with the manager's own types.
 type releaseResponse struct {
-	Submitter  txmanager.Submitter `json:"submitter"`
-	Incident   int                 `json:"incident"`
-	Displaced  []uint64            `json:"displaced"`            // nonces consumed by foreign transactions
-	NotOnChain []txmanager.FinalTx `json:"notOnChain,omitempty"` // final transactions that a reorg removed and that resync accepts
-	NextNonce  uint64              `json:"nextNonce"`
-	Named      []txmanager.Naming  `json:"named"`   // the effect of each name, by nonce
-	Filling    *txmanager.Filling  `json:"filling"` // the nonces that placeholder transactions consume; null: none
-	DryRun     bool                `json:"dryRun"`  // nothing was changed: this is what would happen
+	client.ReleaseReport
+	NotOnChain []txmanager.FinalTx `json:"notOnChain,omitempty"`
+	Named      []txmanager.Naming  `json:"named"`
+	Filling    *txmanager.Filling  `json:"filling"`
 }
 
 // notLeaderRetryAfter is the time after which a release can expect the lease to be free.
@@ -83,8 +81,8 @@ func (a *Server) release(w http.ResponseWriter, r *http.Request, c submitterCall
 	}
 	a.Log.WarnContext(r.Context(), said, telemetry.SubmitterKey, c.on, telemetry.NodeIDKey, a.Node,
 		"incident", leave.Incident, "mode", leave.Mode, "operator", c.by, "reason", leave.Reason, "displaced", out.Displaced, "notOnChain", out.ReorgedFinals, "named", out.Named, "filling", out.Filling)
-	return web.Reply(w, r, http.StatusOK, releaseResponse{Submitter: c.on, Incident: leave.Incident, Displaced: out.Displaced,
-		NotOnChain: out.ReorgedFinals, NextNonce: out.NextNonce, Named: append([]txmanager.Naming{}, out.Named...), Filling: out.Filling, DryRun: leave.DryRun})
+	report := client.ReleaseReport{Submitter: string(c.on), Incident: leave.Incident, Displaced: out.Displaced, NextNonce: out.NextNonce, DryRun: leave.DryRun}
+	return web.Reply(w, r, http.StatusOK, releaseResponse{report, out.ReorgedFinals, append([]txmanager.Naming{}, out.Named...), out.Filling})
 }
 
 // dryRun reads whether a release is only simulated.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -11,11 +12,9 @@ import (
 )
 
 type payoutRequest struct {
-	Asset   string  `json:"asset"`
-	Amount  string  `json:"amount"` // decimal
-	Address string  `json:"address"`
-	CID     *string `json:"cid"`
-	UserID  *int64  `json:"user_id"`
+	client.PayoutRequest
+	CID    *string `json:"cid"`
+	UserID *int64  `json:"user_id"`
 }
 
 // postPayout posts a transfer from Funding to an external address.

@@ -48,12 +48,9 @@ func WithProblems(h serve.Handler) serve.Handler {
 }
 
 type transferRequest struct {
-	From   transfer.AccountType `json:"from"`
-	To     transfer.AccountType `json:"to"`
-	Asset  string               `json:"asset"`
-	Amount string               `json:"amount"` // decimal
-	CID    *string              `json:"cid"`
-	UserID *int64               `json:"user_id"`
+	client.TransferRequest
+	CID    *string `json:"cid"`
+	UserID *int64  `json:"user_id"`
 }
 
 // postTransfer stores a transfer, once for each cid, and drives it as far as possible within the
@@ -64,7 +61,7 @@ func (a *Server) postTransfer(w http.ResponseWriter, r *http.Request, user int64
 	if err != nil {
 		return err
 	}
-	req.From, req.To = body.From, body.To
+	req.From, req.To = transfer.AccountType(body.From), transfer.AccountType(body.To)
 	return a.submit(w, r, req, nil)
 }
 
