@@ -190,7 +190,7 @@ func (a *App) serve() error {
 	}
 	desk := &admin.Desk{Base: a.base, Store: a.store.Store, Approvals: c.Approvals}
 	a.admin = &admin.Server{
-		Desk: desk, Signers: a.signers, Release: a.release, Intents: a.transactions, Nonce: c.Nonce,
+		Desk: desk, Checker: a.signers.Checker, Release: a.release, Intents: a.transactions, Nonce: c.Nonce,
 		Limits: a.attentionLimits(), Settings: c.Differences(),
 		Webhooks: admin.Webhooks{Log: eventlog.New(a.store.Store), Settings: c.Events},
 	}

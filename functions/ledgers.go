@@ -77,20 +77,10 @@ func (a *App) openLedgers(p *transferParts) (err error) {
 		Timeout: a.config.Transfer.CallTimeout, At: a.base.Points.At,
 	}
 	p.server = &usertransfers.Server{
-		Base: a.base, Acts: acts, Spot: spotOf(p.trading, a.config.Transfer.CallTimeout), Users: users, Store: p.store, Coordinator: coordinator, Monitor: monitor,
+		Base: a.base, Acts: acts, Spot: p.trading.Balance, Users: users, Store: p.store, Coordinator: coordinator, Monitor: monitor,
 		Terms: transferTerms(a.config.Transfer), RetryFirst: p.rules.RetryFirst, PayoutMaxGas: a.config.Transfer.PayoutMaxGas, Pays: p.payouts.Off() == nil,
 	}
 	return nil
-}
-
-// spotOf reads one account of the core.
-func spotOf(core *trading.Ledger, timeout time.Duration) usertransfers.SpotAccount {
-	return func(ctx context.Context, userID int64, assetID int32) (uint64, string, bool, error) {
-		ctx, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
-		b, exists, err := core.Balance(ctx, userID, assetID)
-		return b.Units, b.Status, exists, err
-	}
 }
 
 // tradingTimeout bounds the reading of the trading core's journal. The core's operations are bounded

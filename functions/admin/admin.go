@@ -86,7 +86,7 @@ func (a *Server) registration(body registerRequest) (store.Registration, error) 
 	if _, err := a.ChainOf(reg.Submitter); err != nil {
 		return reg, a.notServed("submitter", reg.Submitter)
 	}
-	if _, err := a.Signers.Checker(reg.Signer); err != nil {
+	if _, err := a.Checker(reg.Signer); err != nil {
 		return reg, web.FieldProblem("signer", "is %v", err)
 	}
 	if body.StartNonce != nil {

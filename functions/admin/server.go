@@ -42,7 +42,7 @@ func (a *Desk) notServed(field string, s txmanager.Submitter) error {
 // Server serves the function admin: submitters, PROTECT and transactions.
 type Server struct {
 	*Desk
-	Signers  Signers
+	Checker  func(name string) (signer.Checker, error) // of the signers that a registration can name; it signs nothing
 	Release  func(context.Context, txmanager.Submitter, txmanager.ReleaseRequest) (txmanager.ReleaseResult, error)
 	Intents  *transactions.Server // serves callers
 	Transfer *TransferServer      // nil: the deployment offers no transfers
@@ -52,11 +52,6 @@ type Server struct {
 	Limits store.AttentionLimits // beyond which something needs a person
 
 	Settings []config.Difference // of this process, from the defaults
-}
-
-// Signers checks the signers that a registration can name. It signs nothing.
-type Signers interface {
-	Checker(name string) (signer.Checker, error)
 }
 
 // TransferServer serves the operators' calls about transfers, as the function admin.

@@ -183,7 +183,7 @@ type signerRequest struct {
 // lease: an invocation that holds it keeps the signer that it loaded at acquisition.
 func (a *Server) changeSigner(w http.ResponseWriter, r *http.Request, c submitterCall[signerRequest]) error {
 	to := store.SignerChange{Submitter: c.on, Signer: c.body.Signer, By: c.by, Reason: c.reason}
-	if _, err := a.Signers.Checker(to.Signer); err != nil {
+	if _, err := a.Checker(to.Signer); err != nil {
 		return web.FieldProblem("signer", "is %v", err)
 	}
 	switch known, err := a.Store.Submitter(r.Context(), c.on); {
@@ -212,7 +212,7 @@ func (a *Server) changeSigner(w http.ResponseWriter, r *http.Request, c submitte
 // signerHasIt refuses a signer without a key of the account. The chain would reject its signatures,
 // and the nonce would stay blocked for ever.
 func (a *Server) signerHasIt(r *http.Request, s txmanager.Submitter, name string) error {
-	service, err := a.Signers.Checker(name)
+	service, err := a.Checker(name)
 	if err == nil {
 		err = service.Check(r.Context(), s)
 	}

@@ -10,9 +10,6 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// SpotAccount reads a user's account in the trading core.
-type SpotAccount func(ctx context.Context, userID int64, assetID int32) (units uint64, status string, exists bool, err error)
-
 // The states of an account in a ledger.
 const (
 	accountOpen    = "OPEN"
@@ -76,14 +73,16 @@ func (a *Server) Accounts(ctx context.Context, user int64, assets []transfer.Ass
 }
 
 func (a *Server) spotOf(ctx context.Context, user int64, of transfer.Asset) (client.AccountSide, error) {
-	units, status, exists, err := a.Spot(ctx, user, of.ID)
+	ctx, cancel := context.WithTimeout(ctx, a.Acts.Timeout)
+	defer cancel()
+	b, exists, err := a.Spot(ctx, user, of.ID)
 	switch {
 	case err != nil:
 		return client.AccountSide{State: accountUnknown}, err
 	case !exists:
 		return client.AccountSide{State: accountNone}, nil
 	}
-	return side(units, status, of), nil
+	return side(b.Units, b.Status, of), nil
 }
 
 func side(units uint64, status string, of transfer.Asset) client.AccountSide {

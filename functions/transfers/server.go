@@ -3,10 +3,12 @@
 package transfers
 
 import (
+	"context"
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/conservation"
+	"github.com/fencepost/fencepost/shared/ledger/trading"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/web"
@@ -21,7 +23,9 @@ type Server struct {
 	Monitor     *conservation.Monitor
 
 	Acts *transfer.Accounts // acts on accounts
-	Spot SpotAccount
+
+	// Spot reads a user's account in the trading core.
+	Spot func(ctx context.Context, userID int64, assetID int32) (b trading.Balance, exists bool, err error)
 
 	Terms        transfer.Terms
 	RetryFirst   time.Duration // before the first further attempt
