@@ -156,7 +156,6 @@ func (s *source) add(tree *ast.File, folder string, decoded map[string]bool) {
 				s.structs[n.Name.Name] = structure
 			} else if ok {
 				s.structs[tree.Name.Name+"."+n.Name.Name] = structure
-				qualify(structure, tree.Name.Name)
 			}
 		case *ast.IndexExpr:
 			body, decodes = n.Index, slices.Contains([]string{"Decode", "submitterCall", "transferCall"}, nameOf(n.X))
@@ -166,6 +165,10 @@ func (s *source) add(tree *ast.File, folder string, decoded map[string]bool) {
 			if len(n.Names) == 1 && n.Names[0].Name == "body" {
 				body = n.Type
 			}
+		case *ast.Ident: // after what has it: another package's types are named with their package
+			if folder != "." && n.IsExported() {
+				n.Name = tree.Name.Name + "." + n.Name
+			}
 		case *ast.FuncDecl:
 			if n.Name.Name == "ParsePayload" && n.Recv == nil {
 				s.payload = literalsIn(n.Body)
@@ -173,16 +176,6 @@ func (s *source) add(tree *ast.File, folder string, decoded map[string]bool) {
 		}
 		if name := nameOf(body); decodes || folder == "." && strings.HasSuffix(name, "Request") {
 			decoded[name] = true
-		}
-		return true
-	})
-}
-
-// qualify gives the exported names in a struct type the name of its package.
-func qualify(structure *ast.StructType, of string) {
-	ast.Inspect(structure, func(n ast.Node) bool {
-		if name, ok := n.(*ast.Ident); ok && name.IsExported() {
-			name.Name = of + "." + name.Name
 		}
 		return true
 	})

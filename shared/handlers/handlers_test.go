@@ -17,8 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
@@ -29,9 +27,7 @@ import (
 
 func key(t *testing.T, b byte) webhook.Key {
 	t.Helper()
-	k, err := webhook.ParseKey("whsec_" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32)))
-	check.OK(t)(err)
-	return k
+	return check.Value(webhook.ParseKey("whsec_" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32))))(t)
 }
 
 func read(_ txmanager.Submitter, payload json.RawMessage) (txmanager.Call, error) {
@@ -82,9 +78,7 @@ func TestTheSameQuestionUnderTheSameKey(t *testing.T) {
 		}
 	}
 	want := `{"submitter":"eip155:1337:0x00000000000000000000000000000000000a11ce","nonce":7,"chainId":1337,"requestId":"order-4711","payload":{"note":"<b>&","wei":"5"}}`
-	if d := cmp.Diff([]string{want, want}, bodies); d != "" {
-		t.Errorf("questions (-want +got):\n%s", d)
-	}
+	check.Same(t, "questions", bodies, []string{want, want})
 }
 
 // Only 200 with a transaction, or with bytes, is an answer. A temporary refusal differs from a failure.
