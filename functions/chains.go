@@ -166,16 +166,6 @@ func (a *App) watchNode(chain uint64) func(context.Context, string, nodes.Health
 	}
 }
 
-// openWorkers makes a copy of the worker template for each chain.
-func (a *App) openWorkers(like worker.Worker) {
-	a.workers = make(map[*serve.Chain]*worker.Worker)
-	for _, c := range a.base.Chains {
-		one := like
-		one.Rules = c.Rules
-		a.workers[c] = &one
-	}
-}
-
 // rulesFor returns the rules of a chain. The extensions' code takes the place of the defaults, where the settings turn
 // the feature on.
 func (a *App) rulesFor(of config.ServedChain) rules.Rules {
@@ -210,7 +200,9 @@ func (a *App) workerFor(s txmanager.Submitter) (*worker.Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.workers[c], nil
+	one := a.worker
+	one.Rules = c.Rules
+	return &one, nil
 }
 
 // release releases a submitter from PROTECT.

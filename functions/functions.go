@@ -61,7 +61,7 @@ type App struct {
 	started    func(context.Context) error // whether it may get requests
 	cloudSQL   *cloudsql.Instance          // nil if database.url names the database's host
 	places     chain.RequestSlots          // request slots for node calls, shared by all chains
-	workers    map[*serve.Chain]*worker.Worker
+	worker     worker.Worker               // of all chains, but for their rules
 	intents    *intentmac.Keys
 	signers    signer.Directory
 	kms        *kms.Client
@@ -141,7 +141,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 	a.base = &serve.Base{
 		Log: log, Node: node, Points: points, Auth: c.Auth,
 		AtWork:       web.NewCallers(c.HTTP.MaxRequestsPerCaller, c.HTTP.MaxBytesPerCaller, c.HTTP.MaxBodyBytes),
-		MaxBodyBytes: c.HTTP.MaxBodyBytes, Deadline: deadline(c), Namespace: c.Served()[0].Namespace, ChainID: c.Chain.ID, Families: families,
+		MaxBodyBytes: c.HTTP.MaxBodyBytes, Deadline: deadline(c), Families: families,
 	}
 	for _, open := range []func(context.Context) error{a.openExport, a.openIntents, a.openStore, a.openMark, a.openChains, a.openSigners, a.openVerifiers, a.openPeople} {
 		if err := open(ctx); err != nil {
@@ -168,13 +168,13 @@ func (a *App) serve() error {
 	if err != nil {
 		return err
 	}
-	a.openWorkers(worker.Worker{
+	a.worker = worker.Worker{
 		Service: session.Service{
 			Store: a.store, ChainOf: a.chainOf, Tasks: a.base.Tasks, Timing: timing(a.config), Node: a.base.Node, Log: a.base.Log,
 			Reached: a.base.Points, Watcher: counted.Watcher{}, Stopping: a.gate.Stopping,
 		},
 		Intents: a.intents, SignerNamed: func(name string) txmanager.Signer { return counted.NewSigner(a.signers, name) }, Handlers: all, Resolution: a.extensions.Stuck, Limits: workerLimits(a.config),
-	})
+	}
 	a.transactions = &transactions.Server{
 		Base: a.base, Store: a.store, Handlers: a.handlers,
 		MaxQueued: c.Queue.MaxPerSubmitter, Held: transactions.NewHolds(), EventsKept: c.Events.Kept(), EventsMode: string(c.Events.Mode),

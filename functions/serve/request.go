@@ -71,7 +71,7 @@ func (b *Base) Submitter(field, text string) (txmanager.Submitter, error) {
 	if text == "" {
 		return "", web.FieldProblem(field, "is required: %s", b.submitterForms())
 	}
-	s, err := b.Families.ParseSubmitter(text, b.Namespace, b.ChainID)
+	s, err := b.Families.ParseSubmitter(text, b.Chains[0].Namespace, b.Chains[0].ID)
 	if err != nil {
 		return "", web.FieldProblem(field, "is not an account; send %s", b.submitterForms())
 	}
@@ -81,8 +81,8 @@ func (b *Base) Submitter(field, text string) (txmanager.Submitter, error) {
 // submitterForms describes the accounts that a caller can name.
 func (b *Base) submitterForms() string {
 	forms := b.Families.SubmitterForms()
-	if of, ok := b.Families[b.Namespace]; ok {
-		forms += fmt.Sprintf(", or %s on chain %d", of.AddressForm(), b.ChainID)
+	if of, ok := b.Families[b.Chains[0].Namespace]; ok {
+		forms += fmt.Sprintf(", or %s on chain %d", of.AddressForm(), b.Chains[0].ID)
 	}
 	return forms
 }

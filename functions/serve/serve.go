@@ -38,10 +38,8 @@ type Base struct {
 	Endpoints    []string // of events; none if events are off
 	MaxBodyBytes int64
 	Deadline     time.Duration  // of a task or a sweep
-	Namespace    string         // of an address without a chain prefix
-	ChainID      uint64         // of the same
 	Families     chain.Families // of the chains that are served
-	Chains       []*Chain       // that the deployment serves, the default one first
+	Chains       []*Chain       // that the deployment serves, first that of an address without a chain prefix
 }
 
 // Handle serves pattern by h as the function name, and logs the cost of each invocation.
