@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
 	"github.com/fencepost/fencepost/shared/client"
+	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -40,16 +41,13 @@ type chainsResponse struct {
 	Chains   []chainView `json:"chains"`
 }
 
+// chainView is a chain without what is not known of it.
 type chainView struct {
-	ChainID           uint64             `json:"chainId"`
-	Namespace         string             `json:"namespace"`
-	Finality          txmanager.Finality `json:"finality"`
-	Confirmations     *uint64            `json:"confirmations,omitempty"`
-	Quorum            int                `json:"quorum"`
-	BlockTime         int64              `json:"blockMilliseconds"`                   // as the settings have it
-	MeasuredBlockTime *int64             `json:"measuredBlockMilliseconds,omitempty"` // over the last blocks
-	BaseFeePerGas     string             `json:"baseFeePerGas,omitempty"`             // of the highest head, in wei; "": the chain has none, or no node answered
-	Nodes             []nodeView         `json:"nodes"`
+	client.Chain
+	Confirmations     *uint64    `json:"confirmations,omitempty"`
+	MeasuredBlockTime *int64     `json:"measuredBlockMilliseconds,omitempty"`
+	BaseFeePerGas     string     `json:"baseFeePerGas,omitempty"`
+	Nodes             []nodeView `json:"nodes"`
 }
 
 // nodeView is a node with null, where the client has an empty text.
@@ -68,10 +66,9 @@ func (a *Server) listChains(r *http.Request) (chainsResponse, error) {
 }
 
 func viewChain(ctx context.Context, c *serve.Chain) chainView {
-	out := chainView{
-		ChainID: c.ID, Namespace: c.Namespace, Finality: txmanager.Finality(c.Finality), Quorum: 1, BlockTime: c.BlockTime.Milliseconds(), Nodes: make([]nodeView, len(c.Nodes)),
-	}
-	if out.Finality == txmanager.ByConfirmations {
+	shown := client.Chain{ChainID: c.ID, Namespace: c.Namespace, Finality: string(c.Finality), Quorum: 1, BlockTime: c.BlockTime.Milliseconds()}
+	out := chainView{Chain: shown, Nodes: make([]nodeView, len(c.Nodes))}
+	if c.Finality == config.FinalityConfirmations {
 		out.Confirmations = new(uint64(c.Confirmations))
 	}
 	seen, failures := askNodes(ctx, c.Nodes, func(ctx context.Context, n chain.Node) (txmanager.ChainObservation, error) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -123,8 +122,8 @@ func (a *Server) user(r *http.Request) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	user, err := strconv.ParseInt(id.Subject, 10, 64)
-	if err != nil || user <= 0 || strconv.FormatInt(user, 10) != id.Subject {
+	user, ok := serve.Digits(id.Subject)
+	if !ok || user == 0 {
 		const reason = "the token's subject is no user id"
 		return 0, &web.Problem{Code: web.Unauthorized, Detail: reason, Cause: fmt.Errorf("subject %.40q", id.Subject),
 			Header: http.Header{"Www-Authenticate": {`Bearer error="invalid_token", error_description="` + reason + `"`}}}
