@@ -19,13 +19,19 @@ import (
 // chainPatience is how long a call that shows a chain waits for its nodes.
 const chainPatience = 3 * time.Second
 
-// askNodes asks all nodes at once, and returns their answers and errors in the order of the nodes.
-func askNodes[T any](ctx context.Context, nodes []chain.Node, ask func(context.Context, chain.Node) (T, error)) ([]T, []error) {
+// askNodes asks all nodes at once, and returns their answers and errors in the order of the nodes. The answer best has the
+// highest head; -1: no node answered.
+func askNodes(ctx context.Context, nodes []chain.Node, q txmanager.ChainQuery) (seen []txmanager.ChainObservation, failures []error, best int) {
 	ctx, cancel := context.WithTimeout(ctx, chainPatience)
 	defer cancel()
-	answers, failures := make([]T, len(nodes)), make([]error, len(nodes))
-	serve.Each(len(nodes), nodes, func(i int, n chain.Node) { answers[i], failures[i] = ask(ctx, n) })
-	return answers, failures
+	seen, failures, best = make([]txmanager.ChainObservation, len(nodes)), make([]error, len(nodes)), -1
+	serve.Each(len(nodes), nodes, func(i int, n chain.Node) { seen[i], failures[i] = n.Query(ctx, q) })
+	for i := range seen {
+		if failures[i] == nil && (best < 0 || seen[i].Head.Number > seen[best].Head.Number) {
+			best = i
+		}
+	}
+	return seen, failures, best
 }
 
 // textOf is the text of an error; nil: there is none.
@@ -71,15 +77,7 @@ func viewChain(ctx context.Context, c *serve.Chain) chainView {
 	if c.Finality == config.FinalityConfirmations {
 		out.Confirmations = new(uint64(c.Confirmations))
 	}
-	seen, failures := askNodes(ctx, c.Nodes, func(ctx context.Context, n chain.Node) (txmanager.ChainObservation, error) {
-		return n.Query(ctx, txmanager.ChainQuery{Finality: string(txmanager.ByFinalized)})
-	})
-	best := -1
-	for i := range seen {
-		if failures[i] == nil && (best < 0 || seen[i].Head.Number > seen[best].Head.Number) {
-			best = i
-		}
-	}
+	seen, failures, best := askNodes(ctx, c.Nodes, txmanager.ChainQuery{Finality: string(txmanager.ByFinalized)})
 	for i, n := range c.Nodes {
 		out.Nodes[i] = nodeView{Node: client.Node{Name: n.Name()}, Error: textOf(failures[i])}
 		if failures[i] == nil {
@@ -159,24 +157,18 @@ func (a *Server) viewAccount(ctx context.Context, s txmanager.Submitter) *accoun
 		out.Error = new("this process does not serve the chain")
 		return out
 	}
-	seen, failures := askNodes(ctx, on.Nodes, func(ctx context.Context, n chain.Node) (txmanager.ChainObservation, error) {
-		return n.Query(ctx, txmanager.ChainQuery{Submitter: s, Account: true, FinalCount: true})
-	})
-	var highest *txmanager.ChainObservation
+	seen, failures, best := askNodes(ctx, on.Nodes, txmanager.ChainQuery{Submitter: s, Account: true, FinalCount: true})
 	for i, n := range on.Nodes {
 		v := nodeAccountView{NodeAccount: client.NodeAccount{Name: n.Name()}, Error: textOf(failures[i])}
 		if o := &seen[i]; failures[i] == nil {
 			v.Head, v.Latest, v.Pending, v.Finalized, v.Balance = &o.Head.Number, &o.Account.LatestCount, &o.Account.PendingCount, o.FinalCount, new(o.Account.BalanceWei.String())
-			if highest == nil || o.Head.Number > highest.Head.Number {
-				highest = o
-				out.Latest, out.Pending, out.Finalized, out.Balance = v.Latest, v.Pending, v.Finalized, v.Balance
-			}
 		}
 		out.Nodes = append(out.Nodes, v)
 	}
 	var balance *big.Int
-	if highest != nil {
-		balance = highest.Account.BalanceWei
+	if best >= 0 {
+		of := out.Nodes[best]
+		out.Latest, out.Pending, out.Finalized, out.Balance, balance = of.Latest, of.Pending, of.Finalized, of.Balance, seen[best].Account.BalanceWei
 	}
 	out.Spending = a.viewSpending(ctx, s, balance)
 	return out

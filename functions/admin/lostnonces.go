@@ -41,9 +41,9 @@ type lostNoncePage struct {
 	s       txmanager.Submitter
 	chain   txmanager.ChainConnector
 	stored  map[uint64]txmanager.ForeignTransaction
-	own     map[uint64][]txmanager.Hash // stored versions for nonces of the page
-	open    []txmanager.OpenRequest
+	own     map[uint64][]txmanager.Hash          // stored versions for nonces of the page
 	wanted  map[[32]byte][]txmanager.OpenRequest // open requests by the digest of their call
+	unknown int                                  // open requests whose call is not known yet
 	more    bool                                 // the submitter can have intents that are not compared
 	reading txmanager.ForeignScan
 }
@@ -78,7 +78,7 @@ func (a *Server) lost(r *http.Request, s txmanager.Submitter, q map[string]strin
 	if err != nil {
 		return out, err
 	}
-	out.LostNonces = client.LostNonces{ChainCount: v.Account.LatestCount, FinalCount: v.FinalCount, NextNonce: uint64(known.NextNonce), UnknownCalls: page.unknownCalls()}
+	out.LostNonces = client.LostNonces{ChainCount: v.Account.LatestCount, FinalCount: v.FinalCount, NextNonce: uint64(known.NextNonce), UnknownCalls: page.unknown}
 	if out.Nonces, err = a.lostNonces(r.Context(), page, from, below); err != nil {
 		return out, err
 	}
@@ -92,10 +92,11 @@ func (a *Server) lost(r *http.Request, s txmanager.Submitter, q map[string]strin
 // lostPage reads the data of the page of these nonces.
 func (a *Server) lostPage(ctx context.Context, known store.SubmitterView, chain txmanager.ChainConnector, from, below uint64) (page lostNoncePage, err error) {
 	page = lostNoncePage{s: known.Submitter, chain: chain, stored: make(map[uint64]txmanager.ForeignTransaction)}
-	if page.open, err = a.Store.OpenRequests(ctx, page.s); err != nil {
+	open, err := a.Store.OpenRequests(ctx, page.s)
+	if err != nil {
 		return page, err
 	}
-	page.wanted = wantedOf(chain, page.open)
+	page.wanted, page.unknown = wantedOf(chain, open)
 	if page.more, err = a.Store.HasMoreIntents(ctx, page.s); err != nil {
 		return page, err
 	}
@@ -113,12 +114,13 @@ func (a *Server) lostPage(ctx context.Context, known store.SubmitterView, chain 
 	return page, err
 }
 
-// wantedOf returns the open requests by the digest of their call, each list with the oldest first. Those
-// whose call is not known are not in it.
-func wantedOf(chain txmanager.ChainConnector, open []txmanager.OpenRequest) map[[32]byte][]txmanager.OpenRequest {
-	wanted := make(map[[32]byte][]txmanager.OpenRequest)
+// wantedOf returns the open requests by the digest of their call, each list with the oldest first, and the number of those
+// whose call is not known yet.
+func wantedOf(chain txmanager.ChainConnector, open []txmanager.OpenRequest) (wanted map[[32]byte][]txmanager.OpenRequest, unknown int) {
+	wanted = make(map[[32]byte][]txmanager.OpenRequest)
 	for _, o := range open {
 		if o.Unknown {
+			unknown++
 			continue
 		}
 		if call, err := chain.ParsePayload(o.Payload); err == nil {
@@ -128,17 +130,7 @@ func wantedOf(chain txmanager.ChainConnector, open []txmanager.OpenRequest) map[
 	for _, same := range wanted {
 		slices.SortFunc(same, func(a, b txmanager.OpenRequest) int { return strings.Compare(a.TxID, b.TxID) })
 	}
-	return wanted
-}
-
-// unknownCalls counts the open requests whose calls are not known yet.
-func (page lostNoncePage) unknownCalls() (n int) {
-	for _, o := range page.open {
-		if o.Unknown {
-			n++
-		}
-	}
-	return n
+	return wanted, unknown
 }
 
 // lostNonces returns the evidence about each nonce that a foreign transaction has consumed.

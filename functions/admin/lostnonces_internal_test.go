@@ -23,7 +23,8 @@ func TestALostNonceIsComparedWithTheWholeQueue(t *testing.T) {
 		}
 		open = append(open, txmanager.OpenRequest{RequestID: name, TxID: name, Payload: []byte(payload)})
 	}
-	page := lostNoncePage{chain: chain, open: open, wanted: wantedOf(chain, open)}
+	wanted, _ := wantedOf(chain, open)
+	page := lostNoncePage{chain: chain, wanted: wanted}
 	for payload, want := range map[string]struct {
 		first, payouts string
 		intents        int
