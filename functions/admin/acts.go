@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/fencepost/fencepost/functions/serve"
-	usertransfers "github.com/fencepost/fencepost/functions/transfers"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/web"
 )
@@ -50,25 +49,13 @@ const oneOperator = ""
 // approve the act: docs/approvals.md has the reason for each kind. It also registers the call in a.acts, through
 // which [Desk.carryOut] carries out approved proposals.
 func (a *Desk) act(mux *web.Mux, pattern, kind string, h serve.Handler) {
-	a.serveAct(mux, pattern, kind, serve.Problem, h)
-}
-
-// transferAct is [Desk.act] for calls that answer with the errors of transfers.
-func (a *Desk) transferAct(mux *web.Mux, pattern, kind string, h serve.Handler) {
-	a.serveAct(mux, pattern, kind, func(err error) error { return usertransfers.Problem(err) }, h)
-}
-
-func (a *Desk) serveAct(mux *web.Mux, pattern, kind string, problem func(error) error, h serve.Handler) {
-	a.Handle(mux, "admin", pattern, func(w http.ResponseWriter, r *http.Request) error {
+	a.answer(mux, pattern, func(w http.ResponseWriter, r *http.Request) error {
 		c := &adminCall{kind: kind}
 		if slices.Contains(a.Approvals.Required, c.kind) {
 			c.needsTwo = true
 			r.Body = io.NopCloser(io.TeeReader(r.Body, &c.body))
 		}
-		if err := h(w, r.WithContext(context.WithValue(r.Context(), adminCallKey{}, c))); err != nil {
-			web.Fail(w, r, problem(err))
-		}
-		return nil
+		return h(w, r.WithContext(context.WithValue(r.Context(), adminCallKey{}, c)))
 	})
 	if kind == oneOperator {
 		return
@@ -76,8 +63,23 @@ func (a *Desk) serveAct(mux *web.Mux, pattern, kind string, problem func(error) 
 	a.acts.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		if err := h(w, r); err != nil {
 			c := callOf(r)
-			c.failed, c.problem = err, problem(err)
+			c.failed, c.problem = err, a.problem(err)
 		}
+	})
+}
+
+// read serves an operator's call that changes nothing.
+func (a *Desk) read(mux *web.Mux, pattern string, h serve.Handler) {
+	a.answer(mux, pattern, serve.By(a.operator, func(w http.ResponseWriter, r *http.Request, _ string) error { return h(w, r) }))
+}
+
+// answer serves a call, and answers an error by a.problem.
+func (a *Desk) answer(mux *web.Mux, pattern string, h serve.Handler) {
+	a.Handle(mux, "admin", pattern, func(w http.ResponseWriter, r *http.Request) error {
+		if err := h(w, r); err != nil {
+			web.Fail(w, r, a.problem(err))
+		}
+		return nil
 	})
 }
 

@@ -55,16 +55,6 @@ func withReason[S any, B interface{ given() string }](a *Desk, subject func(*htt
 	})
 }
 
-// read serves an operator's call that changes nothing.
-func (a *Desk) read(mux *web.Mux, pattern string, h serve.Handler) {
-	a.Handle(mux, "admin", pattern, a.reading(h))
-}
-
-// reading admits operators only.
-func (a *Desk) reading(h serve.Handler) serve.Handler {
-	return serve.By(a.operator, func(w http.ResponseWriter, r *http.Request, _ string) error { return h(w, r) })
-}
-
 // show serves a call that answers what read returns.
 func show[T any](read func(*http.Request) (T, error)) serve.Handler {
 	return serve.Show(noSubject, func(r *http.Request, _ struct{}) (T, error) { return read(r) })

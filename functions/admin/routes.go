@@ -9,7 +9,7 @@ import (
 
 // RouteAdmin serves the function admin.
 func (a *Server) RouteAdmin(mux *web.Mux) {
-	a.acts = web.NewMux()
+	a.acts, a.problem = web.NewMux(), serve.Problem
 
 	// submitters
 	a.act(mux, "POST /admin/v1/submitters", "register", withBody(a.Desk, noSubject, a.register))
@@ -64,6 +64,9 @@ func (a *Server) RouteAdmin(mux *web.Mux) {
 	a.act(mux, "POST /admin/v1/webhook-endpoints/{endpoint}/resume", "webhooks", withReason(a.Desk, a.pathEndpoint, a.resumeEndpoint))
 
 	if a.Transfer != nil {
+		desk := *a.Desk
+		desk.problem = func(err error) error { return usertransfers.Problem(err) }
+		a.Transfer.Desk = &desk
 		a.Transfer.routeTransferAdmin(mux)
 	}
 }
@@ -75,24 +78,24 @@ func (a *TransferServer) routeTransferAdmin(mux *web.Mux) {
 	pathHalt := pathNumber("id", "is no number of a halt: want one that GET /admin/v1/conservation shows")
 	a.read(mux, "GET /admin/v1/transfers", list(a.listTransfers, "state", "user", "asset", "before"))
 	a.read(mux, "GET /admin/v1/transfers/{req_id}/why", serve.Show(pathReqID, a.why))
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/cancel", oneOperator, a.DeliverAfter(withReason(a.Desk, pathReqID, a.cancelTransfer)))
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/resolve", "adjustments", a.DeliverAfter(withReason(a.Desk, pathReqID, a.resolveTransfer)))
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement", "adjustments", a.DeliverAfter(withReason(a.Desk, pathReqID, a.statePayout)))
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement/withdraw", oneOperator, a.DeliverAfter(withReason(a.Desk, pathReqID, a.withdrawStatement)))
-	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/acknowledge", oneOperator, withReason(a.Desk, pathReqID, a.acknowledge))
+	a.act(mux, "POST /admin/v1/transfers/{req_id}/cancel", oneOperator, a.DeliverAfter(withReason(a.Desk, pathReqID, a.cancelTransfer)))
+	a.act(mux, "POST /admin/v1/transfers/{req_id}/resolve", "adjustments", a.DeliverAfter(withReason(a.Desk, pathReqID, a.resolveTransfer)))
+	a.act(mux, "POST /admin/v1/transfers/{req_id}/payout-statement", "adjustments", a.DeliverAfter(withReason(a.Desk, pathReqID, a.statePayout)))
+	a.act(mux, "POST /admin/v1/transfers/{req_id}/payout-statement/withdraw", oneOperator, a.DeliverAfter(withReason(a.Desk, pathReqID, a.withdrawStatement)))
+	a.act(mux, "POST /admin/v1/transfers/{req_id}/acknowledge", oneOperator, withReason(a.Desk, pathReqID, a.acknowledge))
 	a.read(mux, "GET /admin/v1/users/{user_id}/payout_addresses", serve.ShowList(pathUser, a.listAddresses))
-	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/{address_id}/remove", oneOperator, withReason(a.Desk, pathUser, a.dropAddress))
-	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/block", oneOperator, withReason(a.Desk, pathUser, a.blockAddresses))
-	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/unblock", "adjustments", withReason(a.Desk, pathUser, a.unblockAddresses))
+	a.act(mux, "POST /admin/v1/users/{user_id}/payout_addresses/{address_id}/remove", oneOperator, withReason(a.Desk, pathUser, a.dropAddress))
+	a.act(mux, "POST /admin/v1/users/{user_id}/payout_addresses/block", oneOperator, withReason(a.Desk, pathUser, a.blockAddresses))
+	a.act(mux, "POST /admin/v1/users/{user_id}/payout_addresses/unblock", "adjustments", withReason(a.Desk, pathUser, a.unblockAddresses))
 	a.read(mux, "GET /admin/v1/conservation", show(a.showConservation))
-	a.transferAct(mux, "POST /admin/v1/conservation/check", oneOperator, withBody(a.Desk, noSubject, a.checkConservation))
-	a.transferAct(mux, "POST /admin/v1/conservation/findings/{id}/adjust", "adjustments", withReason(a.Desk, pathFinding, a.adjust))
-	a.transferAct(mux, "POST /admin/v1/halts/{id}/resume", "adjustments", withReason(a.Desk, pathHalt, a.resume))
+	a.act(mux, "POST /admin/v1/conservation/check", oneOperator, withBody(a.Desk, noSubject, a.checkConservation))
+	a.act(mux, "POST /admin/v1/conservation/findings/{id}/adjust", "adjustments", withReason(a.Desk, pathFinding, a.adjust))
+	a.act(mux, "POST /admin/v1/halts/{id}/resume", "adjustments", withReason(a.Desk, pathHalt, a.resume))
 	a.read(mux, "GET /admin/v1/assets", list(a.listAssets))
-	a.transferAct(mux, "PUT /admin/v1/assets/{asset}", "adjustments", withReason(a.Desk, pathAsset, a.putAsset))
+	a.act(mux, "PUT /admin/v1/assets/{asset}", "adjustments", withReason(a.Desk, pathAsset, a.putAsset))
 	a.read(mux, "GET /admin/v1/accounts", list(a.listAccounts, "user", "asset"))
 	a.read(mux, "GET /admin/v1/accounts/{user}/{asset}", serve.Show(a.pathAccount, a.detail))
-	a.transferAct(mux, "POST /admin/v1/accounts/{user}/{asset}/deposits", "adjustments", a.asBooker(transfer.ActDeposit))
-	a.transferAct(mux, "POST /admin/v1/accounts/{user}/{asset}/withdrawals", "adjustments", a.asBooker(transfer.ActWithdrawal))
-	a.transferAct(mux, "POST /admin/v1/accounts/{user}/{asset}/status", "adjustments", withReason(a.Desk, a.pathAccount, a.setAccountStatus))
+	a.act(mux, "POST /admin/v1/accounts/{user}/{asset}/deposits", "adjustments", a.asBooker(transfer.ActDeposit))
+	a.act(mux, "POST /admin/v1/accounts/{user}/{asset}/withdrawals", "adjustments", a.asBooker(transfer.ActWithdrawal))
+	a.act(mux, "POST /admin/v1/accounts/{user}/{asset}/status", "adjustments", withReason(a.Desk, a.pathAccount, a.setAccountStatus))
 }

@@ -27,7 +27,8 @@ type Desk struct {
 	Store     *store.Store
 	Approvals config.Approvals
 
-	acts *web.Mux // operator calls that proposals carry out
+	acts    *web.Mux          // operator calls that proposals carry out
+	problem func(error) error // what an operator may see of an error
 }
 
 // notServed is the problem of a submitter on a chain that the deployment does not serve.

@@ -16,11 +16,6 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// read serves an operator's call that changes nothing.
-func (a *TransferServer) read(mux *web.Mux, pattern string, h serve.Handler) {
-	a.Handle(mux, "admin", pattern, usertransfers.WithProblems(a.reading(h)))
-}
-
 type transferCall[B any] = call[string, B] // about the transfer of a req_id
 
 // listTransfers lists the transfers and payouts of all users, newest first.

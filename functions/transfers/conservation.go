@@ -13,7 +13,7 @@ import (
 
 // RouteConservation serves the function conservation.
 func (a *Server) RouteConservation(mux *web.Mux) {
-	a.HandleInternal(mux, "conservation", WithProblems(a.runConservation))
+	a.HandleInternal(mux, "conservation", withProblems(a.runConservation))
 }
 
 // The most entries that one answer shows. The database has all of them.

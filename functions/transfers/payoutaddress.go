@@ -22,7 +22,7 @@ type AddressView struct {
 	RemoveReason string     `json:"remove_reason,omitempty"`
 }
 
-func ViewOfAddress(a transfers.Address) AddressView {
+func viewOfAddress(a transfers.Address) AddressView {
 	shown := client.PayoutAddress{AddressID: a.ID, ChainID: a.ChainID, Address: a.Address, AddedAt: a.AddedAt.UTC(), UsableFrom: a.UsableFrom.UTC()}
 	v := AddressView{PayoutAddress: shown, RemovedBy: a.RemovedBy, RemoveReason: a.RemoveReason}
 	if a.RemovedAt != nil {
@@ -60,7 +60,7 @@ func (a *Server) addAddress(w http.ResponseWriter, r *http.Request, user int64, 
 		a.Log.InfoContext(r.Context(), "payout address added", "userId", user, "addressId", added.ID, "chainId", added.ChainID,
 			"address", added.Address, "usableFrom", added.UsableFrom.UTC())
 	}
-	return web.Reply(w, r, status, ViewOfAddress(added))
+	return web.Reply(w, r, status, viewOfAddress(added))
 }
 
 type Addresses struct {
@@ -78,7 +78,7 @@ func (a *Server) listAddresses(r *http.Request, user int64) (Addresses, error) {
 }
 
 func (a *Server) AddressesOf(found transfers.UserAddresses) Addresses {
-	return Addresses{Required: a.Terms.Addresses.Required, Addresses: serve.ViewsOf(found.List, ViewOfAddress)}
+	return Addresses{Required: a.Terms.Addresses.Required, Addresses: serve.ViewsOf(found.List, viewOfAddress)}
 }
 
 // removeAddress removes an address from the user's list at once.
@@ -99,5 +99,5 @@ func (a *Server) ReplyRemoval(w http.ResponseWriter, r *http.Request, removal tr
 	}
 	a.Log.WarnContext(r.Context(), "payout address removed", "userId", removal.UserID, "addressId", removed.ID, "chainId", removed.ChainID,
 		"address", removed.Address, "by", removal.By, "reason", removal.Reason)
-	return web.Reply(w, r, http.StatusOK, ViewOfAddress(removed))
+	return web.Reply(w, r, http.StatusOK, viewOfAddress(removed))
 }

@@ -28,16 +28,16 @@ func (a *Server) RouteTransfer(mux *web.Mux) {
 	a.handleTransfer(mux, "GET /api/v1/payout_address", serve.Show(a.user, a.listAddresses))
 	a.handleTransfer(mux, "DELETE /api/v1/payout_address/{address_id}", serve.By(a.user, a.removeAddress))
 	a.handleTransfer(mux, "GET /api/v1/accounts", serve.ShowList(a.user, a.AccountPage, "asset"))
-	a.HandleInternal(mux, "transfer", WithProblems(a.DeliverAfter(serve.Task(a.Base, a.stepTransfer))))
+	a.HandleInternal(mux, "transfer", withProblems(a.DeliverAfter(serve.Task(a.Base, a.stepTransfer))))
 }
 
 // handleTransfer is [serve.Base.Handle] for calls that answer with the errors of transfers.
 func (a *Server) handleTransfer(mux *web.Mux, pattern string, h serve.Handler) {
-	a.Handle(mux, "transfer", pattern, WithProblems(h))
+	a.Handle(mux, "transfer", pattern, withProblems(h))
 }
 
-// WithProblems answers with the errors of transfers.
-func WithProblems(h serve.Handler) serve.Handler {
+// withProblems answers with the errors of transfers.
+func withProblems(h serve.Handler) serve.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if err := h(w, r); err != nil {
 			web.Fail(w, r, Problem(err))
