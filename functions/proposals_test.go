@@ -331,7 +331,7 @@ func TestClientOfProposals(t *testing.T) {
 }
 
 // actServed finds an operator's act with its kind of approvals.required in the code; without a kind one operator is enough.
-var actServed = regexp.MustCompile(`act\(mux, "((?:POST|PUT|PATCH|DELETE) /admin/v1/\S+)", (?:"(\w+)"|oneOperator), `)
+var actServed = regexp.MustCompile(`(?m)^\s*[ad]\.act\(mux, "((?:POST|PUT|PATCH|DELETE) /admin/v1/\S+)", (?:"(\w+)"|oneOperator), `)
 
 // actKinds returns the kinds of the acts by their patterns.
 var actKinds = sync.OnceValue(func() map[string]string {
