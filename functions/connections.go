@@ -36,10 +36,10 @@ func (a *App) openStore(ctx context.Context) (err error) {
 	o := store.Options{
 		URL: db.URL.Reveal(), Dial: dial, MaxConns: int(db.MaxConns), Lease: leaseRules(a.config.Lease),
 		StatementTimeout: db.StatementTimeout, LockTimeout: db.LockTimeout,
-		IdleInTransactionTimeout: db.IdleInTransactionTimeout, StuckAfter: a.config.Stuck.After,
+		IdleInTransactionTimeout: db.IdleInTransactionTimeout, StuckAfter: a.config.Broadcasting.StuckAfter,
 		Events: eventMode(a.config.Events), OnEvents: serve.LogEvents(a.base.Log),
 		GasBumpAfter: bumpAfter(a.config.GasBump), AnyCaller: !a.config.Auth.OpenIssuer, Strict: a.config.Nonce.Strict,
-		AcquireWait: a.config.Advance.BatchWait, BlockTime: slowest.BlockTime,
+		AcquireWait: a.config.Lease.BatchWait, BlockTime: slowest.BlockTime,
 	}
 	if a.acceptsIntents() {
 		o.MACs = a.intents
@@ -77,7 +77,7 @@ func (a *App) openMark(ctx context.Context) error {
 func (a *App) openVerifiers(context.Context) (err error) {
 	verifier := func(audience string) (*web.Verifier, error) {
 		return web.NewVerifier(web.VerifierOptions{
-			Issuer: a.config.OIDC.Issuer, JWKSURL: a.config.OIDC.JWKSURL, Audience: audience,
+			Issuer: a.config.Auth.Issuer, JWKSURL: a.config.Auth.JWKSURL, Audience: audience,
 		})
 	}
 	if a.base.Public, err = verifier(a.config.Auth.PublicAudience); err != nil {

@@ -54,11 +54,11 @@ func (a *App) openPeople(context.Context) (err error) {
 		return nil
 	}
 	issuer, jwksURL := c.Issuer()
-	o := web.VerifierOptions{Issuer: issuer, JWKSURL: jwksURL, Audience: c.Audience, WithoutSubject: issuer != a.config.OIDC.Issuer}
+	o := web.VerifierOptions{Issuer: issuer, JWKSURL: jwksURL, Audience: c.Audience, WithoutSubject: issuer != a.config.Auth.Issuer}
 	if c.Mode == config.ConsoleIAP {
 		const google = "https://accounts.google.com" // whose subjects the proxy gives, with a prefix
 		o.Algorithms, o.EmailsVerified = []string{"ES256"}, true
-		o.SubjectPrefix, o.WithoutSubject = signin.SubjectPrefixOfIAP, a.config.OIDC.Issuer != google
+		o.SubjectPrefix, o.WithoutSubject = signin.SubjectPrefixOfIAP, a.config.Auth.Issuer != google
 	}
 	a.base.People, err = web.NewVerifier(o)
 	return err

@@ -177,12 +177,12 @@ func (a *App) serve() error {
 	}
 	a.transactions = &transactions.Server{
 		Base: a.base, Store: a.store, Handlers: a.handlers,
-		MaxQueued: c.Queue.MaxPerSubmitter, Held: transactions.NewHolds(), EventsKept: c.Events.Kept(), EventsMode: string(c.Events.Mode),
+		MaxQueued: c.Intents.MaxQueued, Held: transactions.NewHolds(), EventsKept: c.Events.Kept(), EventsMode: string(c.Events.Mode),
 	}
 	a.steps = &steps.Server{Base: a.base, WorkerOf: a.workerFor, Deliveries: deliveries, Slots: steps.NewDeliverySlots(deliveries.Endpoints)}
 	a.sweeps = &sweeps.Server{
 		Base: a.base, Store: a.store.Store, Transfers: a.transfers.store,
-		Rules: a.transfers.rules, Grace: c.Sweep.Grace, Batch: c.Sweep.Batch, MaxQueued: c.Queue.MaxPerSubmitter,
+		Rules: a.transfers.rules, Grace: c.Sweep.Grace, Batch: c.Sweep.Batch, MaxQueued: c.Intents.MaxQueued,
 		ShownBalances: c.Telemetry.Balances, EventsKeep: c.Events.Keep, UnusualPerMinute: c.Transfer.UnusualPerMinute,
 	}
 	if c.Conservation.ChainBlocks > 0 {

@@ -78,7 +78,7 @@ func (a *App) openLedgers(p *transferParts) (err error) {
 	}
 	p.server = &usertransfers.Server{
 		Base: a.base, Acts: acts, Spot: p.trading.Balance, Users: users, Store: p.store, Coordinator: coordinator, Monitor: monitor,
-		Terms: transferTerms(a.config.Transfer), RetryFirst: p.rules.RetryFirst, PayoutMaxGas: a.config.Transfer.PayoutMaxGas, Pays: p.payouts.Off() == nil,
+		Terms: a.config.Transfer.Terms, RetryFirst: p.rules.RetryFirst, PayoutMaxGas: a.config.Transfer.PayoutMaxGas, Pays: p.payouts.Off() == nil,
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func (a *App) tradingLedger() (*trading.Ledger, error) {
 
 func (a *App) monitor(book *checks.Book, money *funding.Ledger, core *trading.Ledger) *conservation.Monitor {
 	return &conservation.Monitor{
-		Book: book, Funding: money, Mode: conservation.Mode(a.config.Conservation.Halt),
+		Book: book, Funding: money, Mode: a.config.Conservation.Halt,
 		Trading: conservation.Numbered{Core: core, Balances: balancesOf(core)},
 		Payouts: payout.NewJournal(a.base.Families, a.store.Store), Chain: a.chainReader(book),
 		Log: a.base.Log, Critical: telemetry.LevelCritical,
@@ -122,7 +122,7 @@ func (a *App) paymentsChainOf(s txmanager.Submitter) (chain payout.PaymentsChain
 	if err != nil {
 		return nil, false, 0, err
 	}
-	return of.Connector, of.Finality == config.FinalityFinalized, uint64(of.Confirmations), nil
+	return of.Connector, of.Finality == txmanager.ByFinalized, uint64(of.Confirmations), nil
 }
 
 // balancesOf reads the core's balances in the form that the check of conservation takes.
@@ -144,16 +144,9 @@ func transferRules(c config.Config) transfer.Rules {
 	r.RetryFirst, r.RetryMax, r.PayoutRetryMax = t.RetryFirst, t.RetryMost, min(r.PayoutRetryMax, t.RetryMost)
 	r.PayoutLimit = 0
 	for _, of := range c.Served() { // the rule of the slowest chain
-		r.PayoutLimit = max(r.PayoutLimit, payout.Limit(txmanager.Finality(of.Finality), uint64(of.Confirmations), of.BlockTime, 2*t.PayoutFinality))
+		r.PayoutLimit = max(r.PayoutLimit, payout.Limit(of.Finality, uint64(of.Confirmations), of.BlockTime, 2*t.PayoutFinality))
 	}
 	return r
-}
-
-func transferTerms(c config.Transfer) transfer.Terms {
-	return transfer.Terms{
-		SafetyFactor: c.SafetyFactor, Limits: transfer.Limits{PerSecond: c.LimitsPerSecond, PerDay: c.LimitsPerDay},
-		Addresses: transfer.AddressTerms{Required: c.PayoutAddressesRequired, Delay: c.PayoutAddressesDelay},
-	}
 }
 
 // proof reports whether the journals contain the operation of t. It first runs a check of conservation

@@ -46,7 +46,7 @@ func run(ctx context.Context, ext Extensions) error {
 	if err != nil {
 		return fmt.Errorf("settings:\n%w", err)
 	}
-	log := telemetry.NewLogger(os.Stdout, c.Log.Level, c.Tasks.Project)
+	log := telemetry.NewLogger(os.Stdout, c.LogLevel, c.Tasks.Project)
 	slog.SetDefault(log)
 	node := telemetry.NodeID(ctx, c.Platform.Service != "")
 	app, err := New(ctx, c, log, node, ext)

@@ -14,10 +14,10 @@ import (
 func refundsFinality(c config.Config) (txmanager.Finality, uint64) {
 	served := c.Served()
 	i := slices.IndexFunc(served, func(of config.ServedChain) bool {
-		return of.Finality == config.FinalitySafe || of.Finality == config.FinalityConfirmations && of.Confirmations == 0
+		return of.Finality == txmanager.BySafe || of.Finality == txmanager.ByConfirmations && of.Confirmations == 0
 	})
 	of := served[max(i, 0)]
-	return txmanager.Finality(of.Finality), uint64(of.Confirmations)
+	return of.Finality, uint64(of.Confirmations)
 }
 
 // payoutLedger returns the chains as a ledger. It is off if the deployment's finality is too weak for
@@ -25,7 +25,7 @@ func refundsFinality(c config.Config) (txmanager.Finality, uint64) {
 func (a *App) payoutLedger(transfers payout.Transfers) *payout.Ledger {
 	finality, confirmations := refundsFinality(a.config)
 	l := payout.New(payout.Options{
-		Transfers: transfers, Families: a.base.Families, Manager: a.store, Tasks: a.base.Tasks, QueueBound: a.config.Queue.MaxPerSubmitter,
+		Transfers: transfers, Families: a.base.Families, Manager: a.store, Tasks: a.base.Tasks, QueueBound: a.config.Intents.MaxQueued,
 		ChainOf: a.payoutChainOf, Finality: finality, Confirmations: confirmations, FinalityOf: a.payoutFinalityOf,
 		Log: a.base.Log, At: a.base.Points,
 	})
@@ -49,5 +49,5 @@ func (a *App) payoutFinalityOf(s txmanager.Submitter) (txmanager.Finality, uint6
 	if err != nil {
 		return "", 0, err
 	}
-	return txmanager.Finality(c.Finality), uint64(c.Confirmations), nil
+	return c.Finality, uint64(c.Confirmations), nil
 }

@@ -29,16 +29,14 @@ func chainRules(c config.Config, of config.ServedChain) rules.Rules {
 	return rules.Rules{
 		Limits: feeLimits(c),
 		Finality: rules.Finality{
-			By: txmanager.Finality(of.Finality), Confirmations: uint64(of.Confirmations), BlockTime: of.BlockTime,
-			WatchEvery: c.Confirmations.StaleReceiptTimeout, WatchDepth: uint64(c.Reorg.WatchDepth),
+			By: of.Finality, Confirmations: uint64(of.Confirmations), BlockTime: of.BlockTime,
+			WatchEvery: c.Finality.StaleReceiptTimeout, WatchDepth: uint64(c.Finality.WatchDepth),
 		},
-		Broadcasting: rules.Broadcasting{
-			Resubmit: c.Resubmit.Enabled, ResubmitEvery: c.Resubmit.Interval, MaxResubmits: c.Resubmit.MaxAttempts, StuckAfter: c.Stuck.After,
-		},
+		Broadcasting:         c.Broadcasting,
 		Strict:               c.Nonce.Strict,
 		DeferAfter:           c.Nonce.DeferAfter,
 		AskBeforePlaceholder: c.Nonce.Placeholder == config.PlaceholderAsk,
-		Inspection:           inspection(c.Mempool),
+		Inspection:           inspection(c.Intents.Diagnose),
 	}
 }
 
@@ -99,8 +97,8 @@ func bumpAfter(c config.GasBump) time.Duration {
 const maxInspected = 32
 
 // inspection returns the diagnosis of transactions without a receipt; nil: it is off.
-func inspection(c config.Mempool) *rules.Inspection {
-	if !c.Diagnose {
+func inspection(on bool) *rules.Inspection {
+	if !on {
 		return nil
 	}
 	return &rules.Inspection{Inspector: rules.DefaultInspector{}, MaxVersions: maxInspected}

@@ -224,5 +224,5 @@ func TestConcurrencyDeployedLetsBatchesForm(t *testing.T) {
 			t.Errorf("queue %s: got %d tasks at once, %d requests of an instance; want at least as many tasks, and the instance to take three quarters", queue, n, concurrency)
 		}
 	}
-	check.Equal(t, "confirmations.receiptWorkers", defaultSettings(t).Confirmations.ReceiptWorkers, queues.AtOnce["receipt"])
+	check.Equal(t, "confirmations.receiptWorkers", defaultSettings(t).Finality.ReceiptWorkers, queues.AtOnce["receipt"])
 }

@@ -45,7 +45,7 @@ func (s *Stack) createQueues(ctx context.Context, c config.Config) {
 	defer client.Close()
 	for kind, workers := range queueWorkers {
 		if kind == txmanager.KindReceipt {
-			workers = int32(c.Confirmations.ReceiptWorkers)
+			workers = int32(c.Finality.ReceiptWorkers)
 		}
 		for shard := range c.Tasks.QueueShards {
 			name := fmt.Sprintf("%s/queues/%s-%s-%d", parent, c.Tasks.QueuePrefix, kind, shard)

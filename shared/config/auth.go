@@ -2,14 +2,10 @@ package config
 
 import "time"
 
-// OIDC is an issuer whose tokens are accepted.
-type OIDC struct {
-	Issuer  string // the token's issuer, letter for letter
-	JWKSURL string // the URL of its public keys
-}
-
 // Auth configures who may call.
 type Auth struct {
+	Issuer           string   // the issuer whose tokens are accepted, letter for letter
+	JWKSURL          string   // the URL of its public keys
 	PublicAudience   string   // the audience of tokens for public functions
 	InternalAudience string   // the audience of tokens for internal functions; tasks are given it
 	InternalAccounts []string // the e-mails that may call internal functions

@@ -10,15 +10,11 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Chains are the chains of a deployment that serves more than one.
-type Chains struct {
-	// List has the chains of the setting; see [Config.Served].
-	List []ChainEntry
-}
-
-// ChainEntry is one chain of the list. A member that is not set has the value of the default
+// ChainEntry is one chain of the setting chains. A member that is not set has the value of the default
 // chain's setting.
 type ChainEntry struct {
 	ID            uint64
@@ -26,7 +22,7 @@ type ChainEntry struct {
 	URLs          []Secret
 	BlockTime     time.Duration
 	FeeKind       FeeKind
-	Finality      FinalityMode
+	Finality      txmanager.Finality
 	Confirmations *int
 	Quorum        int
 	FinalizedTag  *bool
@@ -40,7 +36,7 @@ type ServedChain struct {
 	Quorum        int      // 0: more than half of the nodes; of two, one
 	BlockTime     time.Duration
 	FeeKind       FeeKind
-	Finality      FinalityMode
+	Finality      txmanager.Finality
 	Confirmations int
 	FinalizedTag  bool // false: the chain has no block tag "finalized"
 }
@@ -49,10 +45,10 @@ type ServedChain struct {
 func (c Config) Served() []ServedChain {
 	served := []ServedChain{{
 		ID: c.Chain.ID, Namespace: evmNamespace, URLs: c.RPC.URLs, Quorum: c.RPC.Quorum, BlockTime: c.Chain.BlockTime,
-		FeeKind: c.Chain.FeeKind, Finality: c.Finality.Mode, Confirmations: c.Confirmations.Required, FinalizedTag: c.Chain.FinalizedTag,
+		FeeKind: c.Chain.FeeKind, Finality: c.Finality.Mode, Confirmations: c.Finality.Confirmations, FinalizedTag: c.Chain.FinalizedTag,
 	}}
 	all := served[0] // of each chain, unless its entry says otherwise
-	for _, e := range c.Chains.List {
+	for _, e := range c.Chains {
 		one := all
 		if one.ID, one.URLs, one.Namespace = e.ID, e.URLs, cmp.Or(e.Namespace, evmNamespace); e.ID != c.Chain.ID {
 			one.Quorum = 0
@@ -177,7 +173,7 @@ func (w chainEntry) read() (e ChainEntry, err error) {
 		})},
 		{"blockTime", w.BlockTime, duration(&e.BlockTime, minBlockTime, maxBlockTime)},
 		{"feeKind", w.FeeKind, choice(&e.FeeKind, FeeKindEIP1559, FeeKindLegacy)},
-		{"finality", w.Finality, choice(&e.Finality, FinalityConfirmations, FinalitySafe, FinalityFinalized)},
+		{"finality", w.Finality, choice(&e.Finality, txmanager.ByConfirmations, txmanager.BySafe, txmanager.ByFinalized)},
 	} {
 		if part.text != "" && !part.field.set(part.text) {
 			return e, fmt.Errorf("%s: want %s", part.member, part.field.want)
@@ -201,7 +197,7 @@ func (c *Config) chainRules() []rule {
 	}
 	return []rule{{
 		of:     []string{"chains", "chain.id", "rpc.urls"},
-		broken: nodes > 0 && slices.ContainsFunc(c.Chains.List, func(e ChainEntry) bool { return e.ID == c.Chain.ID }),
+		broken: nodes > 0 && slices.ContainsFunc(c.Chains, func(e ChainEntry) bool { return e.ID == c.Chain.ID }),
 		say:    "the default chain's nodes are given twice: leave rpc.urls out, or, in chains, the entry with the id of chain.id",
 	}, {
 		of:     []string{"rpc.quorum", "rpc.urls"},
@@ -213,7 +209,7 @@ func (c *Config) chainRules() []rule {
 		say:    "a transaction is sent to all nodes of a chain at once: set rpc.maxInFlight to at least their number in rpc.urls, or in an entry of chains",
 	}, {
 		of:     []string{"finality.mode", "chain.finalizedTag", "chains"},
-		broken: slices.ContainsFunc(c.Served(), func(s ServedChain) bool { return !s.FinalizedTag && s.Finality == FinalityFinalized }),
+		broken: slices.ContainsFunc(c.Served(), func(s ServedChain) bool { return !s.FinalizedTag && s.Finality == txmanager.ByFinalized }),
 		say:    "nothing could ever be final by a tag that the chain does not have: where chain.finalizedTag is false, set finality.mode to confirmations or safe, and so in each entry of chains",
 	}}
 }

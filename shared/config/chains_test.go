@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/config"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 func secrets(texts ...string) (list []config.Secret) {
@@ -22,9 +23,9 @@ func secrets(texts ...string) (list []config.Secret) {
 func TestServedChains(t *testing.T) {
 	t.Parallel()
 	short := config.ServedChain{ID: 1, Namespace: "eip155", URLs: secrets("https://node.example"), Quorum: 1, BlockTime: 12 * time.Second,
-		FeeKind: config.FeeKindEIP1559, Finality: config.FinalityConfirmations, Confirmations: 20, FinalizedTag: true}
+		FeeKind: config.FeeKindEIP1559, Finality: txmanager.ByConfirmations, Confirmations: 20, FinalizedTag: true}
 	base := config.ServedChain{ID: 8453, Namespace: "mem", URLs: secrets("https://a.example", "https://b.example"), BlockTime: 2 * time.Second,
-		FeeKind: config.FeeKindLegacy, Finality: config.FinalitySafe, Confirmations: 20, FinalizedTag: false}
+		FeeKind: config.FeeKindLegacy, Finality: txmanager.BySafe, Confirmations: 20, FinalizedTag: false}
 	const other = `{"id": 8453, "namespace": "mem", "urls": ["https://a.example", "https://b.example"], "blockTime": "2s", "feeKind": "legacy", "finality": "safe", "finalizedTag": false}`
 	const first = `{"id": 1, "urls": ["https://x", "https://y"], "quorum": 2}`
 	long, plain := short, short

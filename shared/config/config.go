@@ -12,49 +12,45 @@ package config
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/fencepost/fencepost/shared/txmanager/rules"
 )
 
 // Config has the settings in force. It holds no reference to the environment and never
 // changes. Its secrets do not print.
 type Config struct {
-	Lease         Lease
-	Advance       Advance
-	Nonce         Nonce
-	Hooks         Hooks
-	Fees          Fees
-	GasBump       GasBump
-	Mempool       Mempool
-	Queue         Queue
-	Intents       Intents
-	Resubmit      Resubmit
-	Stuck         Stuck
-	Confirmations Confirmations
-	Finality      Finality
-	Reorg         Reorg
-	Sweep         Sweep
-	Transfer      Transfer
-	Trading       Trading
-	Conservation  Conservation
-	RPC           RPC
-	Chain         Chain
-	Chains        Chains
-	Signer        Signer
-	Handlers      Handlers
-	Events        Events
-	Database      Database
-	Mark          Mark
-	Tasks         Tasks
-	OIDC          OIDC
-	Auth          Auth
-	Approvals     Approvals
-	Console       Console
-	HTTP          HTTP
-	Log           Log
-	Telemetry     Telemetry
-	Platform      Platform
+	Lease        Lease
+	Nonce        Nonce
+	Hooks        Hooks
+	Fees         Fees
+	GasBump      GasBump
+	Intents      Intents
+	Broadcasting rules.Broadcasting
+	Finality     Finality
+	Sweep        Sweep
+	Transfer     Transfer
+	Trading      Trading
+	Conservation Conservation
+	RPC          RPC
+	Chain        Chain
+	Chains       []ChainEntry // the chains of the setting: see [Config.Served]
+	Signer       Signer
+	Handlers     Handlers
+	Events       Events
+	Database     Database
+	Mark         Mark
+	Tasks        Tasks
+	Auth         Auth
+	Approvals    Approvals
+	Console      Console
+	HTTP         HTTP
+	LogLevel     slog.Level // the lowest level that is written
+	Telemetry    Telemetry
+	Platform     Platform
 }
 
 // Load parses the settings in environ, which has the form of [os.Environ].
@@ -143,7 +139,7 @@ func (c Config) Require(names ...string) error {
 		switch {
 		case i < 0:
 			problems = append(problems, fmt.Errorf("%s is required, but there is no such setting", name))
-		case settings[i].def == "" && settings[i].field.unset():
+		case settings[i].def == "" && reflect.ValueOf(settings[i].field.value()).IsZero():
 			problems = append(problems, settings[i].missing())
 		}
 	}

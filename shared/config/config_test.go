@@ -11,6 +11,10 @@ import (
 
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/config"
+	"github.com/fencepost/fencepost/shared/conservation"
+	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/rules"
 )
 
 const databaseURL = "postgres://fencepost:hunter2@db.example/fencepost"
@@ -29,22 +33,20 @@ var revealed = cmp.Comparer(func(a, b config.Secret) bool { return a.Reveal() ==
 
 func defaults() config.Config {
 	return config.Config{
-		Lease:         config.Lease{Duration: 10 * time.Second, RenewInterval: 3 * time.Second, ClockSkewAllowance: time.Second},
-		Nonce:         config.Nonce{StartFrom: 0, Strict: true, MaxInFlight: 1, Placeholder: config.PlaceholderAuto, PlaceholderMaxFee: 650_000_000_000, DeferAfter: time.Minute},
-		Hooks:         config.Hooks{Enabled: false, ReservationTimeout: time.Minute},
-		Queue:         config.Queue{MaxPerSubmitter: 100_000},
-		Resubmit:      config.Resubmit{Enabled: true, Interval: time.Minute, MaxAttempts: 20},
-		Stuck:         config.Stuck{After: 30 * time.Minute},
-		Confirmations: config.Confirmations{Required: 20, ReceiptWorkers: 100, StaleReceiptTimeout: time.Minute},
-		Finality:      config.Finality{Mode: config.FinalityConfirmations},
-		Reorg:         config.Reorg{WatchDepth: 100},
-		Fees:          config.Fees{MaxFeePerGas: 500_000_000_000, MaxFeePerTx: 750_000_000_000_000_000, MaxTipMultiple: 10, MinTipBound: 1_000_000_000, HistoryBlocks: 20, HistoryPercentile: 50},
+		Lease:        config.Lease{Duration: 10 * time.Second, RenewInterval: 3 * time.Second, ClockSkewAllowance: time.Second},
+		Nonce:        config.Nonce{StartFrom: 0, Strict: true, MaxInFlight: 1, Placeholder: config.PlaceholderAuto, PlaceholderMaxFee: 650_000_000_000, DeferAfter: time.Minute},
+		Hooks:        config.Hooks{Enabled: false, ReservationTimeout: time.Minute},
+		Intents:      config.Intents{MaxQueued: 100_000},
+		Broadcasting: rules.Broadcasting{Resubmit: true, ResubmitEvery: time.Minute, MaxResubmits: 20, StuckAfter: 30 * time.Minute},
+		Finality:     config.Finality{Mode: txmanager.ByConfirmations, Confirmations: 20, ReceiptWorkers: 100, StaleReceiptTimeout: time.Minute, WatchDepth: 100},
+		Fees:         config.Fees{MaxFeePerGas: 500_000_000_000, MaxFeePerTx: 750_000_000_000_000_000, MaxTipMultiple: 10, MinTipBound: 1_000_000_000, HistoryBlocks: 20, HistoryPercentile: 50},
 		GasBump: config.GasBump{MinInterval: time.Minute, MaxAttempts: 10, Multiplier: 1125, MaxFeePerGas: 500_000_000_000,
 			BudgetPerDay: 1_000_000_000},
 		Sweep: config.Sweep{Batch: 500, Grace: 5 * time.Second},
 		Transfer: config.Transfer{InitTimeout: 15 * time.Minute, CallTimeout: 5 * time.Second, RetryFirst: time.Second, RetryMost: time.Minute,
-			RescueAfter: time.Minute, SafetyFactor: 10, UnusualPerMinute: 60, PayoutFinality: 15 * time.Minute, PayoutMaxGas: 300_000, PayoutAddressesDelay: 24 * time.Hour},
-		Conservation: config.Conservation{Halt: config.HaltAll, ChainBlocks: 1000, ChainHistory: 24 * time.Hour},
+			RescueAfter: time.Minute, UnusualPerMinute: 60, PayoutFinality: 15 * time.Minute, PayoutMaxGas: 300_000,
+			Terms: transfer.Terms{SafetyFactor: 10, Addresses: transfer.AddressTerms{Delay: 24 * time.Hour}}},
+		Conservation: config.Conservation{Halt: conservation.HaltAll, ChainBlocks: 1000, ChainHistory: 24 * time.Hour},
 		RPC:          config.RPC{MaxLag: 5, LeaveOut: 30 * time.Second, Timeout: 10 * time.Second, MaxInFlight: 100, MaxBatch: 100},
 		Chain:        config.Chain{ID: 1, BlockTime: 12 * time.Second, FeeKind: config.FeeKindEIP1559, FinalizedTag: true},
 		Signer:       config.Signer{Timeout: 5 * time.Second, Parallel: 8},
@@ -57,7 +59,7 @@ func defaults() config.Config {
 		Approvals: config.Approvals{ValidFor: 24 * time.Hour},
 		Console:   config.Console{Mode: config.ConsoleOff, IAPIssuer: "https://cloud.google.com/iap", IAPJWKSURL: "https://www.gstatic.com/iap/verify/public_key-jwk"},
 		HTTP:      config.HTTP{MaxBodyBytes: 262_144, MaxRequestsPerCaller: 32, MaxBytesPerCaller: 4 << 20, BodyTimeout: 20 * time.Second},
-		Log:       config.Log{Level: slog.LevelInfo},
+		LogLevel:  slog.LevelInfo,
 		Telemetry: config.Telemetry{FlushEvery: 10 * time.Second, TraceOneIn: 100},
 		Platform:  config.Platform{Port: 8080},
 	}
@@ -143,34 +145,28 @@ const (
 
 func everythingLoaded() config.Config {
 	return config.Config{
-		Lease:         config.Lease{Duration: 20 * time.Second, RenewInterval: 9999 * time.Millisecond, ClockSkewAllowance: 2 * time.Second},
-		Advance:       config.Advance{BatchWait: 10 * time.Millisecond},
-		Nonce:         config.Nonce{StartFrom: 1<<63 - 1, Strict: false, MaxInFlight: 2000, Placeholder: config.PlaceholderAsk, PlaceholderMaxFee: 98, DeferAfter: 0},
-		Hooks:         config.Hooks{Enabled: true, ReservationTimeout: 2 * time.Minute},
-		Queue:         config.Queue{MaxPerSubmitter: 7},
-		Intents:       config.Intents{MACKeys: []config.Secret{config.NewSecret(macKey), config.NewSecret(kmsMACKey)}},
-		Resubmit:      config.Resubmit{Enabled: false, Interval: time.Hour, MaxAttempts: 8},
-		Stuck:         config.Stuck{After: 45 * time.Minute},
-		Confirmations: config.Confirmations{Required: 1, ReceiptWorkers: 11, StaleReceiptTimeout: 90 * time.Second},
-		Finality:      config.Finality{Mode: config.FinalitySafe},
-		Reorg:         config.Reorg{WatchDepth: 64},
-		Fees:          config.Fees{MaxFeePerGas: 77, MaxFeePerTx: 100_000, MaxTipMultiple: 11, MinTipBound: 12, HistoryBlocks: 30, HistoryPercentile: 90},
+		Lease:        config.Lease{Duration: 20 * time.Second, RenewInterval: 9999 * time.Millisecond, ClockSkewAllowance: 2 * time.Second, BatchWait: 10 * time.Millisecond},
+		Nonce:        config.Nonce{StartFrom: 1<<63 - 1, Strict: false, MaxInFlight: 2000, Placeholder: config.PlaceholderAsk, PlaceholderMaxFee: 98, DeferAfter: 0},
+		Hooks:        config.Hooks{Enabled: true, ReservationTimeout: 2 * time.Minute},
+		Intents:      config.Intents{MaxQueued: 7, MACKeys: []config.Secret{config.NewSecret(macKey), config.NewSecret(kmsMACKey)}, Diagnose: true},
+		Broadcasting: rules.Broadcasting{Resubmit: false, ResubmitEvery: time.Hour, MaxResubmits: 8, StuckAfter: 45 * time.Minute},
+		Finality:     config.Finality{Mode: txmanager.BySafe, Confirmations: 1, ReceiptWorkers: 11, StaleReceiptTimeout: 90 * time.Second, WatchDepth: 64},
+		Fees:         config.Fees{MaxFeePerGas: 77, MaxFeePerTx: 100_000, MaxTipMultiple: 11, MinTipBound: 12, HistoryBlocks: 30, HistoryPercentile: 90},
 		GasBump: config.GasBump{Enabled: true, MinInterval: 30 * time.Second, MaxAttempts: 5, Multiplier: 1300, MaxFeePerGas: 78,
 			BudgetPerDay: 80},
-		Mempool: config.Mempool{Diagnose: true},
-		Sweep:   config.Sweep{Batch: 12, Grace: 3 * time.Second},
+		Sweep: config.Sweep{Batch: 12, Grace: 3 * time.Second},
 		Transfer: config.Transfer{InitTimeout: 14 * time.Minute, CallTimeout: 4 * time.Second, RetryFirst: 2 * time.Second, RetryMost: 50 * time.Second,
-			RescueAfter: 45 * time.Second, SafetyFactor: 11, LimitsPerSecond: 9, LimitsPerDay: 99, UnusualPerMinute: 59, PayoutFinality: 16 * time.Minute, PayoutMaxGas: 99_000,
-			PayoutAddressesRequired: true, PayoutAddressesDelay: 48 * time.Hour},
+			RescueAfter: 45 * time.Second, UnusualPerMinute: 59, PayoutFinality: 16 * time.Minute, PayoutMaxGas: 99_000,
+			Terms: transfer.Terms{SafetyFactor: 11, Limits: transfer.Limits{PerSecond: 9, PerDay: 99}, Addresses: transfer.AddressTerms{Required: true, Delay: 48 * time.Hour}}},
 		Trading:      config.Trading{URL: "http://127.0.0.1:8090", Secret: config.NewSecret("0123456789abcdef")},
-		Conservation: config.Conservation{Halt: config.HaltGraded, ChainBlocks: 500, ChainHistory: time.Hour},
+		Conservation: config.Conservation{Halt: conservation.HaltGraded, ChainBlocks: 500, ChainHistory: time.Hour},
 		RPC:          config.RPC{URLs: []config.Secret{config.NewSecret("https://node.example/v2/key")}, Quorum: 1, MaxLag: 9, LeaveOut: time.Minute, Timeout: 20 * time.Second, MaxInFlight: 13, MaxBatch: 50},
 		Chain:        config.Chain{ID: 1337, BlockTime: time.Second, FeeKind: config.FeeKindLegacy},
-		Chains: config.Chains{List: []config.ChainEntry{
+		Chains: []config.ChainEntry{
 			{ID: 8453, URLs: []config.Secret{config.NewSecret("https://a.example/k"), config.NewSecret("https://b.example")}, BlockTime: 2 * time.Second, FeeKind: config.FeeKindEIP1559,
-				Finality: config.FinalityConfirmations, Confirmations: new(0), Quorum: 2, FinalizedTag: new(true)},
+				Finality: txmanager.ByConfirmations, Confirmations: new(0), Quorum: 2, FinalizedTag: new(true)},
 			{ID: 10, URLs: []config.Secret{config.NewSecret("https://c")}},
-		}},
+		},
 		Signer: config.Signer{LocalKeysFile: "/keys/local keys.json", LocalKeystore: "/keys/store", LocalPasswordFile: "/keys/password",
 			KMSEndpoint: "127.0.0.1:8124", RemotesFile: "/keys/remotes.json", Timeout: 6 * time.Second, Parallel: 3},
 		Handlers: config.Handlers{URLs: map[string]string{"wage": "https://payroll.example/wages", "refund": "http://127.0.0.1:9/"},
@@ -185,8 +181,7 @@ func everythingLoaded() config.Config {
 			StatementTimeout: 4 * time.Second, LockTimeout: 2500 * time.Millisecond, IdleInTransactionTimeout: 2 * time.Second},
 		Tasks: config.Tasks{Project: "proj-1", Location: "europe-west1", Endpoint: "127.0.0.1:8123", QueuePrefix: "blue",
 			TargetURL: "http://localhost:8080", ServiceAccount: "tasks@proj-1.iam", DispatchDeadline: 2 * time.Minute, QueueShards: 3},
-		OIDC: config.OIDC{Issuer: "https://issuer.example/", JWKSURL: "http://[::1]:9/jwks"},
-		Auth: config.Auth{PublicAudience: "public", InternalAudience: "internal",
+		Auth: config.Auth{Issuer: "https://issuer.example/", JWKSURL: "http://[::1]:9/jwks", PublicAudience: "public", InternalAudience: "internal",
 			InternalAccounts: []string{"tasks@proj-1.iam", "cron@proj-1.iam"}, Operators: []string{"email:ann@example.com", "sub:10341", "email:bob@example.com"}, Viewers: []string{"email:eve@example.com", "sub:10342"}, DepositService: []string{"email:bank@example.com"},
 			UsersIssuer: "https://users.example", UsersJWKSURL: "https://users.example/jwks", UsersAudience: "wallet"},
 		Approvals: config.Approvals{Required: []string{"policy", "signer"}, ValidFor: 2 * time.Hour},
@@ -195,7 +190,7 @@ func everythingLoaded() config.Config {
 			SessionKeys: []config.Secret{config.NewSecret(macKey), config.NewSecret(otherKey)}, AdminURL: "https://admin.example", Hosts: []string{"console.example", "localhost:8080", "[::1]:80"},
 			TraceURL: "https://traces.example/t/{traceId}", LogURL: "https://logs.example/?q=txId%3D%22{txId}%22&p=1"},
 		HTTP:      config.HTTP{MaxBodyBytes: 1024, MaxRequestsPerCaller: 7, MaxBytesPerCaller: 2048, BodyTimeout: 21 * time.Second},
-		Log:       config.Log{Level: slog.LevelWarn},
+		LogLevel:  slog.LevelWarn,
 		Telemetry: config.Telemetry{OTLPEndpoint: "127.0.0.1:4317", FlushEvery: 9 * time.Second, TraceOneIn: 7, Balances: 3},
 		Platform: config.Platform{Port: 9000, FunctionTarget: "advance", Service: "fencepost-advance",
 			Revision: "fencepost-advance-00001", Timeout: 90 * time.Second},

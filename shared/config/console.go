@@ -52,47 +52,6 @@ func (c Console) Issuer() (issuer, jwksURL string) {
 	return c.OIDCIssuer, c.OIDCJWKSURL
 }
 
-func (c *Config) consoleSettings() []setting {
-	return []setting{
-		{name: "console.mode", def: string(ConsoleOff),
-			meaning: "how people sign in to the operators' console: by Google's Identity-Aware Proxy, by an OIDC issuer, or by a one-time code in the local environment; off: there is no console",
-			field:   choice(&c.Console.Mode, ConsoleOff, ConsoleIAP, ConsoleOIDC, ConsoleLocal)},
-		{name: "console.audience",
-			meaning: "the audience of the tokens of people who have signed in to the console: with iap the backend service, `/projects/NUMBER/global/backendServices/ID`, else the client id. *Admin* accepts such a token too",
-			field:   text(&c.Console.Audience, "a text without spaces", word)},
-		{name: "console.oidc.issuer",
-			meaning: "the issuer at which people sign in with `console.mode=oidc`; compared letter for letter",
-			field:   trusted(&c.Console.OIDCIssuer)},
-		{name: "console.oidc.jwksUrl",
-			meaning: "where the public keys of `console.oidc.issuer` are",
-			field:   trusted(&c.Console.OIDCJWKSURL)},
-		{name: "console.oidc.clientSecret",
-			meaning: "the client's secret at `console.oidc.issuer`, needed by *console* only; a secret. Not set: the issuer knows a public client",
-			field:   secretText(&c.Console.ClientSecret, "a text without spaces", word.MatchString)},
-		{name: "console.iap.issuer", constant: true, def: iapIssuer,
-			meaning: "the issuer of the tokens of Identity-Aware Proxy",
-			field:   trusted(&c.Console.IAPIssuer)},
-		{name: "console.iap.jwksUrl", constant: true, def: iapJWKSURL,
-			meaning: "where its public keys are",
-			field:   trusted(&c.Console.IAPJWKSURL)},
-		{name: "console.sessionKeys",
-			meaning: "the keys that seal the console's cookies, needed by *console* only; a secret. The first seals, and each opens: while a key is changed, put the new one in front of the old one",
-			field:   sessionKeys(&c.Console.SessionKeys)},
-		{name: "console.adminUrl",
-			meaning: "the base URL at which *console* calls *admin*",
-			field:   baseURL(&c.Console.AdminURL)},
-		{name: "console.hosts",
-			meaning: "the hosts at which browsers reach the console; a request for another host is refused",
-			field:   hosts(&c.Console.Hosts)},
-		{name: "console.traceUrl",
-			meaning: "where the page of a transaction leads to its trace, such as `https://traces.example/trace/{traceId}`. Not set: the page shows the id alone",
-			field:   linkTo(&c.Console.TraceURL, "{traceId}")},
-		{name: "console.logUrl",
-			meaning: "where the page of a transaction leads to its log, such as `https://logs.example/?q=txId%3D{txId}`. Not set: the page shows the search text alone",
-			field:   linkTo(&c.Console.LogURL, "{txId}")},
-	}
-}
-
 // linkTo parses a URL of another program, with a place for an id.
 func linkTo(p *string, id string) field {
 	return bind(p, "an https URL that has "+id+" once in its path, query or fragment, and no other braces", func(text string) (string, bool) {

@@ -7,7 +7,6 @@ import (
 	"math"
 	"net"
 	"net/url"
-	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -19,8 +18,7 @@ import (
 type field struct {
 	want   string                 // what is right, to follow "want": with unit and range
 	set    func(text string) bool // stores the text's value; false: it is not right, nothing stored
-	unset  func() bool            // nothing, or the type's zero, is stored
-	value  func() any             // what is stored
+	value  func() any             // what is stored; the type's zero: nothing
 	show   func() string          // the same as a text like those that set takes, without the parts of a URL that may be secret
 	secret bool                   // the text is never shown
 
@@ -40,7 +38,6 @@ func bind[T any](p *T, want string, parse func(string) (T, bool)) field {
 			}
 			return ok
 		},
-		unset: func() bool { return reflect.ValueOf(p).Elem().IsZero() },
 		value: func() any { return *p },
 		show:  func() string { return shown(*p) },
 	}

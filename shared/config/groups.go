@@ -1,8 +1,11 @@
 package config
 
 import (
-	"log/slog"
 	"time"
+
+	"github.com/fencepost/fencepost/shared/conservation"
+	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Lease configures how long the right to act on a submitter lasts.
@@ -10,11 +13,7 @@ type Lease struct {
 	Duration           time.Duration // how far ahead an acquire or a renewal puts the expiry, in the database's time
 	RenewInterval      time.Duration // how old a lease session gets before it is renewed: below half of Duration
 	ClockSkewAllowance time.Duration // how long a lease must have been expired before another owner takes it over: below Duration
-}
-
-// Advance configures the function that signs.
-type Advance struct {
-	BatchWait time.Duration // how long an invocation may wait for others before it acquires its lease, to share the round trip
+	BatchWait          time.Duration // how long an advance may wait for others before it acquires its lease, to share the round trip
 }
 
 // Nonce configures the allocation of nonces.
@@ -59,28 +58,20 @@ const (
 	FeeKindLegacy  FeeKind = "legacy"
 )
 
-// Queue limits the intents that wait for a nonce.
-type Queue struct {
-	MaxPerSubmitter int // how many intents may wait for one submitter
+// Intents configures the acceptance of intents, and what is recorded while they wait.
+type Intents struct {
+	MACKeys   []Secret // the keys of the MACs of intents: the first makes MACs, all of them check MACs
+	MaxQueued int      // how many intents may wait for one submitter
+	Diagnose  bool     // true if each chain query reports where a transaction without a receipt seems to be in nodes' pools
 }
 
-// Resubmit configures repeated broadcasts of the same bytes.
-type Resubmit struct {
-	Enabled     bool          // true if a transaction without a receipt is sent again
-	Interval    time.Duration // the time between two sends: below [Stuck.After] while Enabled
-	MaxAttempts int           // the number of sends after which a transaction is STUCK
-}
-
-// Stuck configures when a transaction needs a decision.
-type Stuck struct {
-	After time.Duration // the time since the first broadcast
-}
-
-// Confirmations configures how included transactions are watched.
-type Confirmations struct {
-	Required            int           // how many confirming blocks make a transaction final, where [Finality.Mode] is [FinalityConfirmations]
+// Finality configures how included transactions are watched, and when they are final.
+type Finality struct {
+	Mode                txmanager.Finality
+	Confirmations       int           // how many confirming blocks make a transaction final, where Mode is [txmanager.ByConfirmations]
 	ReceiptWorkers      int           // the receipt queue's concurrency for each shard
 	StaleReceiptTimeout time.Duration // how long a tracked transaction may go without a check before the sweep counts it as overdue
+	WatchDepth          int           // the number of blocks below a submitter's last final one whose transactions stay under watch
 }
 
 const maxConfirmations = 1000
@@ -88,26 +79,6 @@ const maxConfirmations = 1000
 // maxQueueConcurrency is Cloud Tasks' own bound for one queue
 // (google.cloud.tasks.v2.RateLimits, max_concurrent_dispatches).
 const maxQueueConcurrency = 5000
-
-// FinalityMode names what makes an included transaction final.
-type FinalityMode string
-
-// The modes: our own count of confirming blocks, or one of the chain's tags.
-const (
-	FinalityConfirmations FinalityMode = "confirmations"
-	FinalitySafe          FinalityMode = "safe"
-	FinalityFinalized     FinalityMode = "finalized"
-)
-
-// Finality is when an included transaction is final.
-type Finality struct {
-	Mode FinalityMode // one of the three modes
-}
-
-// Reorg configures the watch of final transactions.
-type Reorg struct {
-	WatchDepth int // the number of blocks below a submitter's last final one whose transactions stay under watch
-}
 
 // Sweep configures the search for submitters that lost tasks left behind.
 type Sweep struct {
@@ -124,38 +95,25 @@ type Hooks struct {
 // GasBump configures the replacement of transactions without a receipt at a higher fee.
 type GasBump struct {
 	Enabled      bool          // true if gas bumps are made
-	MinInterval  time.Duration // the time before a version is replaced: below [Stuck.After] while Enabled
+	MinInterval  time.Duration // the time before a version is replaced: below stuck.after while Enabled
 	MaxAttempts  int           // the largest number of replacements of one transaction
 	Multiplier   int64         // raises both fees, in thousandths
 	MaxFeePerGas uint64        // the highest fee that a replacement offers, in wei per gas: not above [Fees.MaxFeePerGas]
 	BudgetPerDay uint64        // limits what the replacements of one submitter may add to its highest possible cost within 24 hours, in gwei
 }
 
-// Mempool configures the diagnosis of transactions that wait in nodes' pools.
-type Mempool struct {
-	Diagnose bool // true if each chain query reports where a transaction without a receipt seems to be
-}
-
-// Intents are settings of accepted intents.
-type Intents struct {
-	MACKeys []Secret // the keys of the MACs of intents: the first makes MACs, all of them check MACs
-}
-
 // Transfer configures internal transfers and payouts.
 type Transfer struct {
-	InitTimeout                   time.Duration // the age at which a transfer that has not begun fails
-	CallTimeout                   time.Duration // the longest time of one call to a ledger: below RescueAfter
-	RetryFirst, RetryMost         time.Duration // the time until the next attempt after an unknown answer, doubled with each up to RetryMost
-	RescueAfter                   time.Duration // how long a transfer without a planned attempt may make no progress before its worker counts as lost
-	SafetyFactor                  uint64        // how many times an amount must fit into 64 bits
-	LimitsPerSecond, LimitsPerDay int           // how many transfers one user may request in a second, and in 24 hours; 0: no limit
-	UnusualPerMinute              int           // the number of transfers of one user in a minute above which there is a warning
+	InitTimeout           time.Duration // the age at which a transfer that has not begun fails
+	CallTimeout           time.Duration // the longest time of one call to a ledger: below RescueAfter
+	RetryFirst, RetryMost time.Duration // the time until the next attempt after an unknown answer, doubled with each up to RetryMost
+	RescueAfter           time.Duration // how long a transfer without a planned attempt may make no progress before its worker counts as lost
+	Terms                 transfer.Terms
+	UnusualPerMinute      int // the number of transfers of one user in a minute above which there is a warning
 	// PayoutFinality is the expected time of a payout on its chain. A person is alerted after
 	// twice that, or after twice what its blocks take if that is longer.
-	PayoutFinality          time.Duration
-	PayoutMaxGas            uint64        // the largest gas limit of a payout's transaction
-	PayoutAddressesRequired bool          // payouts go only to addresses on the user's list
-	PayoutAddressesDelay    time.Duration // how long a new address waits before it can be paid
+	PayoutFinality time.Duration
+	PayoutMaxGas   uint64 // the largest gas limit of a payout's transaction
 }
 
 // Trading configures the trading core. Without it no transfers are offered.
@@ -164,18 +122,9 @@ type Trading struct {
 	Secret Secret // the secret that the core requires of its callers
 }
 
-// HaltMode selects how much a violation of conservation stops.
-type HaltMode string
-
-// Everything at once, or only the scope of the violation.
-const (
-	HaltAll    HaltMode = "all"
-	HaltGraded HaltMode = "graded"
-)
-
 // Conservation configures the reaction to money that was created or lost.
 type Conservation struct {
-	Halt         HaltMode
+	Halt         conservation.Mode
 	ChainBlocks  int           // read from a chain in one step; 0: no chain is read
 	ChainHistory time.Duration // of a payer that was never read; 0: to its registration
 }
@@ -246,11 +195,6 @@ type HTTP struct {
 	MaxRequestsPerCaller int           // the limit of concurrent requests of one caller in one instance
 	MaxBytesPerCaller    int64         // the limit of the total size of their bodies
 	BodyTimeout          time.Duration // the longest time in which a request's body must arrive
-}
-
-// Log configures the log.
-type Log struct {
-	Level slog.Level // the lowest level that is written
 }
 
 // Platform has the variables of Cloud Run and the functions framework

@@ -75,7 +75,7 @@ func (c *Config) policyRules() []rule {
 			"fees.maxFeePerGas, or lower that",
 	}, {
 		of:     []string{"resubmit.interval", "stuck.after", "resubmit.enabled"},
-		broken: c.Resubmit.Enabled && c.Resubmit.Interval >= c.Stuck.After,
+		broken: c.Broadcasting.Resubmit && c.Broadcasting.ResubmitEvery >= c.Broadcasting.StuckAfter,
 		say:    "every transaction would be stuck before it is sent again: set resubmit.interval below stuck.after, or resubmit.enabled to false",
 	}, {
 		of:     []string{"fees.history.enabled", "chain.feeKind"},
@@ -83,11 +83,11 @@ func (c *Config) policyRules() []rule {
 		say:    "a chain without EIP-1559 has no tips to read: set fees.history.enabled to false where chain.feeKind, and that of each of chains, is legacy",
 	}, {
 		of:     []string{"gasbump.minInterval", "stuck.after", "gasbump.enabled"},
-		broken: c.GasBump.Enabled && c.GasBump.MinInterval >= c.Stuck.After,
+		broken: c.GasBump.Enabled && c.GasBump.MinInterval >= c.Broadcasting.StuckAfter,
 		say:    "every transaction would be stuck before it is replaced: set gasbump.minInterval below stuck.after, or gasbump.enabled to false",
 	}, {
 		of:     []string{"gasbump.minInterval", "resubmit.interval", "resubmit.maxAttempts", "resubmit.enabled", "gasbump.enabled"},
-		broken: c.GasBump.Enabled && c.Resubmit.Enabled && c.GasBump.MinInterval >= c.Resubmit.Interval*time.Duration(c.Resubmit.MaxAttempts),
+		broken: c.GasBump.Enabled && c.Broadcasting.Resubmit && c.GasBump.MinInterval >= c.Broadcasting.ResubmitEvery*time.Duration(c.Broadcasting.MaxResubmits),
 		say: "every transaction would have used up resubmit.maxAttempts, and be stuck, before it is replaced: set gasbump.minInterval below " +
 			"resubmit.interval times resubmit.maxAttempts, or gasbump.enabled or resubmit.enabled to false",
 	}}
@@ -97,7 +97,7 @@ func (c *Config) transferRules() []rule {
 	auth := c.Auth
 	return []rule{{
 		of: []string{"auth.usersAudience", "auth.publicAudience", "auth.internalAudience", "auth.usersIssuer", "oidc.issuer"},
-		broken: auth.UsersIssuer != "" && auth.UsersIssuer == c.OIDC.Issuer && auth.UsersAudience != "" &&
+		broken: auth.UsersIssuer != "" && auth.UsersIssuer == auth.Issuer && auth.UsersAudience != "" &&
 			(auth.UsersAudience == auth.PublicAudience || auth.UsersAudience == auth.InternalAudience),
 		say: "where auth.usersIssuer is oidc.issuer, set auth.usersAudience to another than auth.publicAudience and auth.internalAudience: a user's token must not be valid for callers or tasks",
 	}}
@@ -112,7 +112,7 @@ func (c *Config) handlerRules() []rule {
 		say:    fmt.Sprintf("handlers.secrets has secrets of %q, which handlers.urls does not have: name their URLs, or take the secrets away", stray),
 	}, {
 		of:     []string{"handlers.patience", "stuck.after"},
-		broken: h.Patience >= c.Stuck.After && len(h.URLs) > 0,
+		broken: h.Patience >= c.Broadcasting.StuckAfter && len(h.URLs) > 0,
 		say:    "set stuck.after above handlers.patience: a transaction would be STUCK before its handler is given up",
 	}, {
 		of:     []string{"handlers.timeout", "lease.duration"},

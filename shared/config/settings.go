@@ -3,20 +3,21 @@ package config
 import (
 	"slices"
 	"time"
+
+	"github.com/fencepost/fencepost/shared/conservation"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // settings is the table of all settings, in the order of docs/settings.md. Each row binds one to the
 // field of c that holds it.
 func (c *Config) settings() []setting {
-	return slices.Concat(
-		c.leaseSettings(), c.nonceSettings(), c.feeSettings(), c.intentSettings(), c.finalitySettings(),
-		c.transferSettings(), c.conservationSettings(), c.chainSettings(), c.signerSettings(),
-		c.serviceSettings(), c.databaseSettings(), c.taskSettings(), c.authSettings(), c.consoleSettings(), c.processSettings(),
-	)
+	return slices.Concat(c.paymentSettings(), c.processSettings())
 }
 
-func (c *Config) leaseSettings() []setting {
+// paymentSettings are the settings of transactions and transfers, and of the chains and keys that they need.
+func (c *Config) paymentSettings() []setting {
 	return []setting{
+		// Leases.
 		{name: "lease.duration", def: "10s",
 			meaning: "how long the lease of a submitter lasts unless renewed, and so how long others wait for a holder that died. Raise it where one call to a node or a signer can take longer than 10s",
 			field:   duration(&c.Lease.Duration, 2*time.Second, 5*time.Minute)},
@@ -28,13 +29,9 @@ func (c *Config) leaseSettings() []setting {
 			field:   duration(&c.Lease.ClockSkewAllowance, 0, time.Minute)},
 		{name: "advance.batchWait", def: "0s",
 			meaning: "how long an advance may wait for those of other submitters, to take its lease in one round trip with theirs; 0s: it waits for none. Raise it where many submitters send at a steady rate and their latency matters less than the database's load",
-			field:   duration(&c.Advance.BatchWait, 0, time.Second)},
-	}
-}
+			field:   duration(&c.Lease.BatchWait, 0, time.Second)},
 
-// nonceSettings are the settings of nonces, placeholders and reservations.
-func (c *Config) nonceSettings() []setting {
-	return []setting{
+		// Nonces, placeholders and reservations.
 		{name: "nonce.startFrom", def: "0",
 			meaning: "the first nonce of a newly registered submitter; registration compares it with the chain's count. Leave it at 0 unless all accounts that you register have sent that many transactions",
 			field:   number(&c.Nonce.StartFrom, "a nonce", 0, maxBigint)},
@@ -59,12 +56,8 @@ func (c *Config) nonceSettings() []setting {
 		{name: "hooks.reservationTimeout", constant: true, def: "60s",
 			meaning: "how long a reserved nonce, and every higher one, waits for its owner's mark; then a placeholder consumes it",
 			field:   duration(&c.Hooks.ReservationTimeout, time.Second, 24*time.Hour)},
-	}
-}
 
-// feeSettings are the settings of fees and gas bumps.
-func (c *Config) feeSettings() []setting {
-	return []setting{
+		// Fees and gas bumps.
 		{name: "fees.maxFeePerGas", def: "500000000000",
 			meaning: "the maximum price of a transaction, in wei per gas, even if the node advises or the caller allows more; while the base fee is above it, intents wait. Set it to what a transaction is worth on the dearest of your chains",
 			field:   number(&c.Fees.MaxFeePerGas, "an amount in wei per gas", 1, maxBigint)},
@@ -104,65 +97,54 @@ func (c *Config) feeSettings() []setting {
 		{name: "gasbump.budgetPerDay", def: "1000000000",
 			meaning: "the maximum that replacements may add within 24 hours to the highest possible cost of one submitter's transactions, in gwei. Set it by the price of the chain's coin",
 			field:   number(&c.GasBump.BudgetPerDay, "an amount in gwei", 1, maxBigint)},
-	}
-}
 
-// intentSettings are the settings of intents from their creation to their receipt.
-func (c *Config) intentSettings() []setting {
-	return []setting{
+		// Intents from their creation to their receipt.
 		{name: "mempool.diagnose.enabled", def: "false",
 			meaning: "record for each transaction without a receipt whether the node has it, may have lost it, or may have replaced it: for operators' decisions only. Switch it on to find out why transactions wait",
-			field:   boolean(&c.Mempool.Diagnose)},
+			field:   boolean(&c.Intents.Diagnose)},
 		{name: "queue.maxPerSubmitter", def: "100000",
 			meaning: "how many intents may wait for one submitter; a create beyond it is answered 429 QUEUE_FULL. Raise it for callers that send larger batches",
-			field:   number(&c.Queue.MaxPerSubmitter, "a number of intents", 1, 10_000_000)},
+			field:   number(&c.Intents.MaxQueued, "a number of intents", 1, 10_000_000)},
 		{name: "intents.macKeys",
 			meaning: "the keys of the MACs of intents, a secret. The first makes MACs, each checks them. A process that accepts intents or signs needs them. While the key is changed, give the new one and then the old one",
 			field:   macKeys(&c.Intents.MACKeys)},
 		{name: "resubmit.enabled", def: "true",
 			meaning: "send a transaction without a receipt again, with the same bytes. Switch it off where a node does this itself",
-			field:   boolean(&c.Resubmit.Enabled)},
+			field:   boolean(&c.Broadcasting.Resubmit)},
 		{name: "resubmit.interval", def: "60s",
 			meaning: "how long after a send the next may follow; below `stuck.after`. Lower it on a chain whose nodes forget transactions soon",
-			field:   duration(&c.Resubmit.Interval, time.Second, 24*time.Hour)},
+			field:   duration(&c.Broadcasting.ResubmitEvery, time.Second, 24*time.Hour)},
 		{name: "resubmit.maxAttempts", def: "20",
 			meaning: "after how many sends without a receipt a transaction is STUCK. Lower it to have people decide sooner",
-			field:   number(&c.Resubmit.MaxAttempts, "a number of sends", 1, 1000)},
+			field:   number(&c.Broadcasting.MaxResubmits, "a number of sends", 1, 1000)},
 		{name: "stuck.after", def: "30m",
 			meaning: "how long after its first broadcast a transaction without a receipt is STUCK, if its attempts last so long. Raise it on a slow or congested chain",
-			field:   duration(&c.Stuck.After, time.Second, 720*time.Hour)},
-	}
-}
+			field:   duration(&c.Broadcasting.StuckAfter, time.Second, 720*time.Hour)},
 
-// finalitySettings are the settings of receipts, finality and the sweep.
-func (c *Config) finalitySettings() []setting {
-	return []setting{
+		// Receipts, finality and the sweep.
 		{name: "confirmations.required", def: "20",
 			meaning: "how many confirming blocks make a transaction final, with `finality.mode=confirmations`. Set it to the depth that your chain's reorgs do not reach",
-			field:   number(&c.Confirmations.Required, "a number of blocks", 0, maxConfirmations)},
+			field:   number(&c.Finality.Confirmations, "a number of blocks", 0, maxConfirmations)},
 		{name: "confirmations.receiptWorkers", def: "100",
 			meaning: "how many receipt tasks run at once on each shard of their queue. `terraform/queues.json` creates the queues, so change both: up when receipts are read too late, down for a node with a low rate limit",
-			field:   number(&c.Confirmations.ReceiptWorkers, "a number of tasks", 1, maxQueueConcurrency)},
+			field:   number(&c.Finality.ReceiptWorkers, "a number of tasks", 1, maxQueueConcurrency)},
 		{name: "confirmations.staleReceiptTimeout", def: "60s",
 			meaning: "how long a tracked transaction may go without a chain query before the sweep enqueues a task for it. Raise it above the time between blocks on a slow chain",
-			field:   duration(&c.Confirmations.StaleReceiptTimeout, time.Second, 24*time.Hour)},
-		{name: "finality.mode", def: string(FinalityConfirmations),
+			field:   duration(&c.Finality.StaleReceiptTimeout, time.Second, 24*time.Hour)},
+		{name: "finality.mode", def: string(txmanager.ByConfirmations),
 			meaning: "the rule that makes a transaction final: a number of confirming blocks, or that its block is at or below the chain's block with this tag. Choose a tag where the chain has one that you trust",
-			field:   choice(&c.Finality.Mode, FinalityConfirmations, FinalitySafe, FinalityFinalized)},
+			field:   choice(&c.Finality.Mode, txmanager.ByConfirmations, txmanager.BySafe, txmanager.ByFinalized)},
 		{name: "reorg.watchDepth", def: "100",
 			meaning: "how many blocks deep final transactions are watched for a reorg that removes them, which opens PROTECT. Lower it on a chain that never reorganises so deeply",
-			field:   number(&c.Reorg.WatchDepth, "a number of blocks", 1, 100)},
+			field:   number(&c.Finality.WatchDepth, "a number of blocks", 1, 100)},
 		{name: "sweep.batch", constant: true, def: "500",
 			meaning: "how many submitters the sweep takes up at a time",
 			field:   number(&c.Sweep.Batch, "a number of submitters", 1, 10_000)},
 		{name: "sweep.grace", constant: true, def: "5s",
 			meaning: "how long work must be overdue before the sweep enqueues it again; above 1s, since the names of poll tasks have whole seconds",
 			field:   duration(&c.Sweep.Grace, 2*time.Second, 10*time.Minute)},
-	}
-}
 
-func (c *Config) transferSettings() []setting {
-	return []setting{
+		// Transfers between ledgers, and payouts.
 		{name: "transfer.initTimeout", def: "15m",
 			meaning: "how old a transfer that has not begun may become; older, it is FAILED/EXPIRED. Raise it if users may wait longer for an outage to end",
 			field:   duration(&c.Transfer.InitTimeout, time.Second, 24*time.Hour)},
@@ -180,13 +162,13 @@ func (c *Config) transferSettings() []setting {
 			field:   duration(&c.Transfer.RescueAfter, time.Second, time.Hour)},
 		{name: "transfer.safetyFactor", constant: true, def: "10",
 			meaning: "the largest amount is 2^64 units of the asset's precision divided by this factor; larger ones are answered OVERFLOW. An asset with larger amounts needs a lower precision",
-			field:   number(&c.Transfer.SafetyFactor, "a factor", 1, 1_000_000)},
+			field:   number(&c.Transfer.Terms.SafetyFactor, "a factor", 1, 1_000_000)},
 		{name: "transfer.limits.perSecond", def: "0",
 			meaning: "how many transfers one user may request in a second, such as 10; 0: no limit; further ones are answered 429 RATE_LIMIT_EXCEEDED",
-			field:   number(&c.Transfer.LimitsPerSecond, "a number of transfers", 0, 10_000)},
+			field:   number(&c.Transfer.Terms.Limits.PerSecond, "a number of transfers", 0, 10_000)},
 		{name: "transfer.limits.perDay", def: "0",
 			meaning: "how many transfers one user may request in 24 hours, such as 100; 0: no limit; further ones are answered 429 DAILY_LIMIT_EXCEEDED",
-			field:   number(&c.Transfer.LimitsPerDay, "a number of transfers", 0, 1_000_000)},
+			field:   number(&c.Transfer.Terms.Limits.PerDay, "a number of transfers", 0, 1_000_000)},
 		{name: "transfer.unusualPerMinute", def: "60",
 			meaning: "the number of transfers of one user in a minute above which the sweep logs a warning. Raise it if your users' programs do more",
 			field:   number(&c.Transfer.UnusualPerMinute, "a number of transfers", 1, 1_000_000)},
@@ -198,37 +180,29 @@ func (c *Config) transferSettings() []setting {
 			field:   number(&c.Transfer.PayoutMaxGas, "an amount of gas", 21_000, 1<<24)},
 		{name: "transfer.payoutAddresses.required", def: "false",
 			meaning: "whether a payout goes only to an address on its user's list (`POST /api/v1/payout_address`); to any other it is 400 ADDRESS_NOT_LISTED. Use it where a stolen token of a user must not move money to a new address",
-			field:   boolean(&c.Transfer.PayoutAddressesRequired)},
+			field:   boolean(&c.Transfer.Terms.Addresses.Required)},
 		{name: "transfer.payoutAddresses.delay", def: "24h",
 			meaning: "how long after it was added, or after a restored database was accepted, an address can be paid; until then 400 ADDRESS_NOT_YET_USABLE; 0s: at once",
-			field:   duration(&c.Transfer.PayoutAddressesDelay, 0, 30*24*time.Hour)},
-	}
-}
+			field:   duration(&c.Transfer.Terms.Addresses.Delay, 0, 30*24*time.Hour)},
 
-// conservationSettings are the settings of the trading core and of the conservation check.
-func (c *Config) conservationSettings() []setting {
-	return []setting{
+		// The trading core and the check of conservation.
 		{name: "trading.url",
 			meaning: "the trading core's URL; not set: no transfers are offered, and their paths are answered 404",
 			field:   origin(&c.Trading.URL)},
 		{name: "trading.secret",
 			meaning: "the trading core's bearer token; a secret",
 			field:   secretText(&c.Trading.Secret, "at least 16 bytes without spaces", func(text string) bool { return len(text) >= 16 && word.MatchString(text) })},
-		{name: "conservation.halt", def: string(HaltAll),
+		{name: "conservation.halt", def: string(conservation.HaltAll),
 			meaning: "the transfers that a violation of conservation stops until an operator resumes them: all new transfers, or, graded, those of the user and asset, then of the asset, then all. Choose graded where a stop for all costs more than one asset's error",
-			field:   choice(&c.Conservation.Halt, HaltAll, HaltGraded)},
+			field:   choice(&c.Conservation.Halt, conservation.HaltAll, conservation.HaltGraded)},
 		{name: "conservation.chainBlocks", def: "1000",
 			meaning: "how many blocks conservation asks a node about at once, by `eth_getLogs` too. It compares the payers' payments in final blocks with the transfers. Set it to what the node allows. 0: no chain is read, for chains whose nodes refuse `eth_getLogs`",
 			field:   number(&c.Conservation.ChainBlocks, "a number of blocks", 0, 100_000)},
 		{name: "conservation.chainHistory", constant: true, def: "24h",
 			meaning: "how far back conservation begins to read a payer that it has never read, at most to the payer's registration",
 			field:   duration(&c.Conservation.ChainHistory, 0, 10*365*24*time.Hour)},
-	}
-}
 
-// chainSettings are the settings of nodes and chains.
-func (c *Config) chainSettings() []setting {
-	return []setting{
+		// Nodes and chains.
 		{name: "rpc.urls",
 			meaning: "the default chain's nodes, in the order in which they are preferred (docs/nodes.md); a secret, since a URL often holds a key",
 			field:   nodeURLs(&c.RPC.URLs)},
@@ -264,12 +238,9 @@ func (c *Config) chainSettings() []setting {
 			field:   boolean(&c.Chain.FinalizedTag)},
 		{name: "chains",
 			meaning: "the chains served beside the default one, each with its nodes, as docs/chains.md shows it. An entry with the default chain's id replaces `rpc.urls`. It is a secret, since a URL often holds a key",
-			field:   chainList(&c.Chains.List)},
-	}
-}
+			field:   chainList(&c.Chains)},
 
-func (c *Config) signerSettings() []setting {
-	return []setting{
+		// Signers.
 		{name: "signer.local.keysFile",
 			meaning: "the file with the private keys of the local signer, mounted from a secret",
 			field:   text(&c.Signer.LocalKeysFile, "a path", path)},

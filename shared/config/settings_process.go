@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// serviceSettings are the settings of the services that are called: those that make transactions, and those that get events.
-func (c *Config) serviceSettings() []setting {
+// processSettings are the settings of what a process calls, of who may call it, and of the process itself.
+func (c *Config) processSettings() []setting {
 	return []setting{
+		// The services that are called: those that make transactions, and those that get events.
 		{name: "handlers.urls",
 			meaning: "the business services that make transactions of intents, by name; the functions call no other address and follow no redirect",
 			field:   handlerURLs(&c.Handlers.URLs)},
@@ -45,12 +46,8 @@ func (c *Config) serviceSettings() []setting {
 		{name: "events.webhook.timeout", constant: true, def: "5s",
 			meaning: "how long an endpoint may take over one event; more than a second below `lease.duration`",
 			field:   duration(&c.Events.Timeout, 100*time.Millisecond, time.Minute)},
-	}
-}
 
-// databaseSettings are the settings of Postgres and of the mark outside it.
-func (c *Config) databaseSettings() []setting {
-	return []setting{
+		// Postgres, and the mark outside it.
 		{name: "database.url", required: true,
 			meaning: "the connection to Postgres, with user and database; a secret",
 			field:   secretText(&c.Database.URL, "postgres://user@host:port/database, or the form user=… dbname=…", postgresAddress)},
@@ -75,11 +72,8 @@ func (c *Config) databaseSettings() []setting {
 		{name: "mark.endpoint",
 			meaning: "a Cloud Storage other than Google's, reached without credentials: the emulator's",
 			field:   text(&c.Mark.Endpoint, "http://host:port/storage/v1/ on this machine (localhost, 127.0.0.1, [::1])", regexp.MustCompile(`^http://(localhost|127\.0\.0\.1|\[::1\]):[0-9]{1,5}/storage/v1/$`))},
-	}
-}
 
-func (c *Config) taskSettings() []setting {
-	return []setting{
+		// Task queues.
 		{name: "tasks.project",
 			meaning: "the Google Cloud project of the queues, and of our traces in the log",
 			field:   text(&c.Tasks.Project, "a project's id", resource)},
@@ -105,18 +99,14 @@ func (c *Config) taskSettings() []setting {
 		{name: "tasks.queueShards", def: "1",
 			meaning: "the number of queues of each kind of work, among which submitters are spread; one queue dispatches at most 500 tasks a second. Raise it above that rate",
 			field:   number(&c.Tasks.QueueShards, "a number of queues", 1, 100)},
-	}
-}
 
-// authSettings are the settings of tokens, operators and approvals.
-func (c *Config) authSettings() []setting {
-	return []setting{
+		// Tokens, operators and approvals.
 		{name: "oidc.issuer",
 			meaning: "the issuer whose tokens are accepted; compared letter for letter",
-			field:   trusted(&c.OIDC.Issuer)},
+			field:   trusted(&c.Auth.Issuer)},
 		{name: "oidc.jwksUrl",
 			meaning: "where the issuer's public keys are",
-			field:   trusted(&c.OIDC.JWKSURL)},
+			field:   trusted(&c.Auth.JWKSURL)},
 		{name: "auth.publicAudience",
 			meaning: "the audience that tokens for public functions are made for",
 			field:   text(&c.Auth.PublicAudience, "a text without spaces", word)},
@@ -153,12 +143,46 @@ func (c *Config) authSettings() []setting {
 		{name: "approvals.validFor", constant: true, def: "24h",
 			meaning: "how long a proposal may wait until it is approved and carried out; then it is made again",
 			field:   duration(&c.Approvals.ValidFor, time.Minute, 30*24*time.Hour)},
-	}
-}
 
-// processSettings are the settings of requests, logs, metrics and traces, and those that Google's platform names.
-func (c *Config) processSettings() []setting {
-	return []setting{
+		// The operators' console.
+		{name: "console.mode", def: string(ConsoleOff),
+			meaning: "how people sign in to the operators' console: by Google's Identity-Aware Proxy, by an OIDC issuer, or by a one-time code in the local environment; off: there is no console",
+			field:   choice(&c.Console.Mode, ConsoleOff, ConsoleIAP, ConsoleOIDC, ConsoleLocal)},
+		{name: "console.audience",
+			meaning: "the audience of the tokens of people who have signed in to the console: with iap the backend service, `/projects/NUMBER/global/backendServices/ID`, else the client id. *Admin* accepts such a token too",
+			field:   text(&c.Console.Audience, "a text without spaces", word)},
+		{name: "console.oidc.issuer",
+			meaning: "the issuer at which people sign in with `console.mode=oidc`; compared letter for letter",
+			field:   trusted(&c.Console.OIDCIssuer)},
+		{name: "console.oidc.jwksUrl",
+			meaning: "where the public keys of `console.oidc.issuer` are",
+			field:   trusted(&c.Console.OIDCJWKSURL)},
+		{name: "console.oidc.clientSecret",
+			meaning: "the client's secret at `console.oidc.issuer`, needed by *console* only; a secret. Not set: the issuer knows a public client",
+			field:   secretText(&c.Console.ClientSecret, "a text without spaces", word.MatchString)},
+		{name: "console.iap.issuer", constant: true, def: iapIssuer,
+			meaning: "the issuer of the tokens of Identity-Aware Proxy",
+			field:   trusted(&c.Console.IAPIssuer)},
+		{name: "console.iap.jwksUrl", constant: true, def: iapJWKSURL,
+			meaning: "where its public keys are",
+			field:   trusted(&c.Console.IAPJWKSURL)},
+		{name: "console.sessionKeys",
+			meaning: "the keys that seal the console's cookies, needed by *console* only; a secret. The first seals, and each opens: while a key is changed, put the new one in front of the old one",
+			field:   sessionKeys(&c.Console.SessionKeys)},
+		{name: "console.adminUrl",
+			meaning: "the base URL at which *console* calls *admin*",
+			field:   baseURL(&c.Console.AdminURL)},
+		{name: "console.hosts",
+			meaning: "the hosts at which browsers reach the console; a request for another host is refused",
+			field:   hosts(&c.Console.Hosts)},
+		{name: "console.traceUrl",
+			meaning: "where the page of a transaction leads to its trace, such as `https://traces.example/trace/{traceId}`. Not set: the page shows the id alone",
+			field:   linkTo(&c.Console.TraceURL, "{traceId}")},
+		{name: "console.logUrl",
+			meaning: "where the page of a transaction leads to its log, such as `https://logs.example/?q=txId%3D{txId}`. Not set: the page shows the search text alone",
+			field:   linkTo(&c.Console.LogURL, "{txId}")},
+
+		// Requests, logs, metrics and traces, and what Google's platform names.
 		{name: "http.maxBodyBytes", constant: true, def: "262144",
 			meaning: "how long a request's body may be; longer ones are answered 413 BODY_TOO_LARGE",
 			field:   number(&c.HTTP.MaxBodyBytes, "a number of bytes", 1024, 32<<20)},
@@ -173,7 +197,7 @@ func (c *Config) processSettings() []setting {
 			field:   number(&c.HTTP.MaxBytesPerCaller, "a number of bytes", 1024, 1<<30)},
 		{name: "log.level", def: "info",
 			meaning: "the lowest severity that is logged. Set debug to see each task while you look for a fault",
-			field:   logLevel(&c.Log.Level)},
+			field:   logLevel(&c.LogLevel)},
 		{name: "telemetry.otlpEndpoint",
 			meaning: "a collector of metrics and traces, by OTLP over gRPC: in plain text on this machine, such as a sidecar, else by TLS",
 			field:   hostPort(&c.Telemetry.OTLPEndpoint)},
