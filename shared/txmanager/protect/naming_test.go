@@ -64,7 +64,7 @@ func TestNoNamedRequestIsSignedAfterAResync(t *testing.T) {
 		}
 		v.SelfTransfer = txmanager.Estimate{Outcome: txmanager.Done, Gas: 21_000}
 		v.Account.BaseFeeWei, v.Account.TipWei = big.NewInt(1), big.NewInt(1)
-		jobs, _ := tn.Rules.PlanSignatures(after, p, v, nil)
+		jobs, _ := tn.Rules.PlanSignatures(after, p, v, rules.HandlerResult{})
 		for _, one := range out.Named {
 			ends := slices.ContainsFunc(l.EndedRequests, func(e txmanager.Naming) bool { return e.RequestID == one.RequestID })
 			i := slices.IndexFunc(after.Open, func(x txmanager.Tx) bool { return x.RequestID == one.RequestID })
@@ -117,7 +117,7 @@ func TestOwnersBytesAreNotReplaced(t *testing.T) {
 	check.Equal(t, "replace by code: allowed", rulesOf(3).RefuseAction(x, txmanager.ActionReplace) == "", false)
 	x.RequestedAction = txmanager.ActionReplace
 	w := txtest.StateOf(1, 6, x)
-	if jobs, _ := rulesOf(3).PlanSignatures(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), nil); len(jobs) != 0 {
+	if jobs, _ := rulesOf(3).PlanSignatures(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), rules.HandlerResult{}); len(jobs) != 0 {
 		t.Errorf("replace by order: got %+v signed", jobs)
 	}
 	held := txtest.StateOf(1, 6, txtest.Lent(5, txmanager.Reserved, time.Minute))

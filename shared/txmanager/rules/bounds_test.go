@@ -166,7 +166,7 @@ func TestPropertyNothingIsSignedAboveItsBounds(t *testing.T) {
 		now.Bounds = after.Bounds
 		later := txtest.ViewOf(now, txtest.Block('a', 100))
 		later.Account.BaseFeeWei, later.Account.TipWei = txtest.Wei(rnd.Int64N(300)), v.Account.TipWei
-		jobs, _ := r.PlanSignatures(now, chain, later, nil)
+		jobs, _ := r.PlanSignatures(now, chain, later, HandlerResult{})
 		if len(jobs) == 0 {
 			continue
 		}
@@ -222,7 +222,7 @@ func TestBoundsOfAReplacement(t *testing.T) {
 		w.Bounds = c.bounds
 		v := txtest.ViewOf(w, txtest.Block('a', 100))
 		v.SelfTransfer = txmanager.Estimate{Outcome: txmanager.Done, Gas: 21_000}
-		jobs, moves := r.PlanSignatures(w, txtest.Reader(nil), v, nil)
+		jobs, moves := r.PlanSignatures(w, txtest.Reader(nil), v, HandlerResult{})
 		if signed := len(jobs) == 1; signed != (c.want == "") {
 			t.Errorf("%s: got %d signed, %+v; want %q", name, len(jobs), moves, c.want)
 		} else if !signed && !strings.Contains(moves[0].To.LastError, c.want) {

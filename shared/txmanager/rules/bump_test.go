@@ -60,7 +60,7 @@ func TestWhatIsBumpedAndWhen(t *testing.T) {
 
 // signs is the result of PlanSignatures for w: the new versions and the transitions.
 func (r Rules) signs(w txmanager.SubmitterState, v txmanager.ChainObservation, calls map[string]txmanager.Call) ([]SigningJob, []txmanager.Transition) {
-	return r.PlanSignatures(w, txtest.Reader(calls), v, nil)
+	return r.PlanSignatures(w, txtest.Reader(calls), v, HandlerResult{})
 }
 
 // dear is an observation whose base fee is above the offers of waiting transactions.
@@ -462,7 +462,7 @@ func TestACustomPolicysTipOfAPlaceholderIsLimited(t *testing.T) {
 	w := txtest.StateOf(5, 6, x)
 	v := txtest.ViewOf(w, txtest.Block('a', 100))
 	v.Account.BalanceWei = new(big.Int).Mul(gwei, big.NewInt(1e12))
-	jobs, _ := r.PlanSignatures(w, txtest.Reader(nil), v, nil)
+	jobs, _ := r.PlanSignatures(w, txtest.Reader(nil), v, HandlerResult{})
 	if len(jobs) != 1 {
 		t.Fatalf("got %d jobs, want a gas bump of the placeholder", len(jobs))
 	}
@@ -481,7 +481,7 @@ func TestForgedComesBeforeAFailedHandler(t *testing.T) {
 	x := txtest.OfHandler(5)
 	x.Forged, x.SubmitAttempts = "the intent's MAC is missing or wrong", 3
 	w := txtest.StateOf(5, 6, x)
-	_, moves := rulesOf(3).PlanSignatures(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), map[string]HandlerResult{x.ID: {Failed: "handler h: asked 3 times without an answer"}})
+	_, moves := rulesOf(3).PlanSignatures(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), HandlerResult{TxID: x.ID, Failed: "handler h: asked 3 times without an answer"})
 	if len(moves) != 1 || moves[0].Decision == nil || moves[0].Decision.By != DecidedByMAC {
 		t.Errorf("got %+v, want a placeholder decided by the MAC", moves)
 	}

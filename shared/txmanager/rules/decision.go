@@ -39,8 +39,9 @@ func (r Rules) requestPlaceholder(t txmanager.Tx, by, reason string, w txmanager
 	return txmanager.Transition{From: from, To: t, Decision: &txmanager.Decision{Action: txmanager.ActionPlaceholder, By: by, Reason: reason}}
 }
 
-// HandlerResult is the result of a handler call.
+// HandlerResult is the result of a handler call, or the reason why a due one is not made.
 type HandlerResult struct {
+	TxID   string // the transaction whose handler was due; "": none was
 	Call   txmanager.Call
 	Params txmanager.GasParams
 	Signed *txmanager.Signed // the bytes it returned, checked; nil: still to be signed

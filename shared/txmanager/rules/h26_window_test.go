@@ -93,7 +93,7 @@ func TestH26NothingIsSignedAheadOfWhatCannotBeSent(t *testing.T) {
 	refused := txtest.Submitted(5) // the node had no room; its next attempt is to come
 	for name, low := range map[string]txmanager.Tx{"a payload that cannot be read": unreadable, "a handler that waits": waits, "refused by the node": refused, "STUCK": txtest.Stuck(5)} {
 		w := txtest.StateOf(2, 7, low, txtest.Bare(6))
-		jobs, _ := rulesOf(3).PlanSignatures(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), map[string]HandlerResult{"tx-5": {Wait: txmanager.Wait{Cause: txmanager.WaitHandler, Reason: "no handler in this process"}}})
+		jobs, _ := rulesOf(3).PlanSignatures(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), HandlerResult{TxID: "tx-5", Wait: txmanager.Wait{Cause: txmanager.WaitHandler, Reason: "no handler in this process"}})
 		for _, job := range jobs {
 			t.Errorf("%s: got nonce %d signed, to be sent ahead of nonce 5; want it to wait", name, *job.Tx.Nonce)
 		}

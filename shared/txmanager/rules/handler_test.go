@@ -49,7 +49,7 @@ func TestWaitingWithoutBytesIsNoLoop(t *testing.T) {
 	r := rulesOf(3)
 	r.AskBeforePlaceholder = true
 	w := txtest.StateOf(1, 6, cancelled)
-	_, moves := r.PlanSignatures(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
+	_, moves := r.PlanSignatures(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), HandlerResult{})
 	if len(moves) != 1 || moves[0].To.IsDueBy(txtest.Now) {
 		t.Errorf("STUCK with a cancel under ask: got %+v, want its next look planned", moves)
 	}

@@ -152,7 +152,7 @@ func TestH13TimeOutIsAPlaceholder(t *testing.T) {
 		w := txtest.StateOf(1, 6, c.held)
 		v := txtest.ViewOf(w, txtest.Block('a', 100))
 		r := rulesOf(3)
-		jobs, moves := r.PlanSignatures(w, txtest.Reader(nil), v, nil)
+		jobs, moves := r.PlanSignatures(w, txtest.Reader(nil), v, HandlerResult{})
 		if c.want == "" {
 			if len(jobs)+len(moves) != 0 {
 				t.Errorf("%s: got %+v, %+v; want nothing", name, jobs, moves)
@@ -165,16 +165,16 @@ func TestH13TimeOutIsAPlaceholder(t *testing.T) {
 		}
 		w.Open[0] = moves[0].To
 		v.SelfTransfer = txmanager.Estimate{Outcome: txmanager.Done, Gas: 21_000}
-		if jobs, _ := r.PlanSignatures(w, txtest.Reader(nil), v, nil); len(jobs) != 1 || jobs[0].Kind != txmanager.VersionPlaceholder || *jobs[0].Unsigned.To != txtest.Alice.Address() {
+		if jobs, _ := r.PlanSignatures(w, txtest.Reader(nil), v, HandlerResult{}); len(jobs) != 1 || jobs[0].Kind != txmanager.VersionPlaceholder || *jobs[0].Unsigned.To != txtest.Alice.Address() {
 			t.Errorf("%s: got %+v, want the placeholder to sign", name, jobs)
 		}
 		r.AskBeforePlaceholder = true
-		if _, moves := r.PlanSignatures(txtest.StateOf(1, 6, c.held), txtest.Reader(nil), v, nil); len(moves) != 1 || moves[0].To.State != txmanager.Stuck || moves[0].To.RequestedAction != "" {
+		if _, moves := r.PlanSignatures(txtest.StateOf(1, 6, c.held), txtest.Reader(nil), v, HandlerResult{}); len(moves) != 1 || moves[0].To.State != txmanager.Stuck || moves[0].To.RequestedAction != "" {
 			t.Errorf("%s, with ask: got %+v, want STUCK", name, moves)
 		}
 		if w := (txtest.StateOf(1, 6, c.held)); true {
 			w.Protected = true
-			if jobs, moves := rulesOf(3).PlanSignatures(w, txtest.Reader(nil), v, nil); len(jobs)+len(moves) != 0 {
+			if jobs, moves := rulesOf(3).PlanSignatures(w, txtest.Reader(nil), v, HandlerResult{}); len(jobs)+len(moves) != 0 {
 				t.Errorf("%s, in PROTECT: got %+v, %+v; want nothing", name, jobs, moves)
 			}
 		}

@@ -28,133 +28,132 @@ func OpenBelow(w txmanager.SubmitterState, ids []string) txmanager.SubmitterStat
 	return w
 }
 
-// signingStep is the plan for one open transaction.
-type signingStep struct {
-	job  *SigningJob
-	wait txmanager.Wait // why it cannot be signed now
-	move *txmanager.Transition
-	stop bool // nothing above it is signed in this iteration
-}
-
 // signaturePlanner plans the signatures of one iteration.
 type signaturePlanner struct {
 	Rules
-	w       txmanager.SubmitterState
-	chain   txmanager.ChainConnector
-	v       txmanager.ChainObservation
-	answers map[string]HandlerResult
-	bumps   *gas.BumpPlanner
-	now     time.Time
+	w      txmanager.SubmitterState
+	chain  txmanager.ChainConnector
+	v      txmanager.ChainObservation
+	answer HandlerResult // of the one handler that was called; its TxID is "" if none was
+	bumps  *gas.BumpPlanner
+	now    time.Time
+
+	jobs  []SigningJob
+	moves []txmanager.Transition
 }
 
 // PlanSignatures collects the allocated nonces that need a version now: those never signed, and
 // those that a requested action or a gas bump replaces. A transaction that cannot be signed now
 // gets a transition with the reason. Nothing is signed above a nonce that no node holds and that is
 // not sent in this iteration.
-func (r Rules) PlanSignatures(w txmanager.SubmitterState, chain txmanager.ChainConnector, v txmanager.ChainObservation, answers map[string]HandlerResult) (jobs []SigningJob, moves []txmanager.Transition) {
+func (r Rules) PlanSignatures(w txmanager.SubmitterState, chain txmanager.ChainConnector, v txmanager.ChainObservation, answer HandlerResult) (jobs []SigningJob, moves []txmanager.Transition) {
 	if w.Protected {
 		return nil, nil
 	}
-	p := signaturePlanner{r, w, chain, v, answers, r.NewBumpPlanner(w, chain, v), w.DatabaseTime()}
+	p := signaturePlanner{Rules: r, w: w, chain: chain, v: v, answer: answer, bumps: r.NewBumpPlanner(w, chain, v), now: w.DatabaseTime()}
 	for i, t := range w.Open {
-		if waitsForWindow(w, i) {
-			break
-		}
-		step := p.plan(t)
-		if step.wait.Reason != "" {
-			step.move = p.wait(t, step.wait)
-		}
-		if step.move != nil {
-			moves = append(moves, *step.move)
-		}
-		if step.job != nil {
-			jobs = append(jobs, *step.job)
-		}
-		if step.stop || step.job == nil && !t.IsBroadcasting() {
+		if waitsForWindow(w, i) || !p.plan(t) {
 			break
 		}
 	}
-	return jobs, moves
+	return p.jobs, p.moves
 }
 
-// plan plans what t needs. Nothing is signed while any version has a receipt: then the
-// mined version decides.
-func (p *signaturePlanner) plan(t txmanager.Tx) signingStep {
-	answer, asked := p.answers[t.ID]
+// The methods below plan what t needs. They report whether the transactions above t may be signed too.
+
+// plan signs nothing while any version has a receipt: then the mined version decides.
+func (p *signaturePlanner) plan(t txmanager.Tx) (next bool) {
+	var answer HandlerResult
+	if p.answer.TxID == t.ID {
+		answer = p.answer
+	}
 	switch {
 	case !answer.Stored && !HasNoReceipt(t, p.v): // of bytes stored since the query, no node has a receipt yet
-		return signingStep{}
+		return t.IsBroadcasting()
 	case t.IsExecutedElsewhere(), t.FillsLostNonce && len(t.Versions) == 0:
-		return stepOf(p.placeholderVersion(t, p.v))
+		return p.signPlaceholder(t)
 	case answer.Failed != "" && t.Forged == "": // for a forged row the MAC is the reason
 		return p.replaceByPlaceholder(t, DecidedByHandler, answer.Failed)
 	case answer.Stored:
-		return signingStep{}
+		return t.IsBroadcasting()
 	}
-	return p.planPhase(t, asked)
+	return p.planPhase(t, answer)
 }
 
-// planPhase plans what ends t's phase. asked reports that its handler was called.
-func (p *signaturePlanner) planPhase(t txmanager.Tx, asked bool) signingStep {
+// planPhase plans what ends t's phase. answer is that of its handler, if it was called.
+func (p *signaturePlanner) planPhase(t txmanager.Tx, answer HandlerResult) (next bool) {
 	switch phase := t.Phase(); {
 	case phase == txmanager.AwaitingMark && t.IsExpired(p.now):
-		return signingStep{move: new(p.expireReservation(t, p.w))}
+		p.moves = append(p.moves, p.expireReservation(t, p.w))
 	case (phase == txmanager.AwaitingHandler || phase == txmanager.AwaitingSignature) && t.Forged != "":
 		return p.replaceByPlaceholder(t, DecidedByMAC, t.Forged)
-	case phase == txmanager.AwaitingHandler && asked: // otherwise the handler call is claimed first
-		return stepOf(HandlerVersion(t, p.answers[t.ID]))
+	case phase == txmanager.AwaitingHandler && answer.TxID != "": // otherwise the handler call is claimed first
+		job, why := HandlerVersion(t, answer)
+		return p.sign(t, job, why)
 	case phase == txmanager.AwaitingSignature && t.IsDueBy(p.now):
-		return stepOf(FirstVersion(t, p.chain))
+		job, why := FirstVersion(t, p.chain)
+		return p.sign(t, job, why)
 	case phase == txmanager.AwaitingAction:
 		return p.planAction(t)
 	case p.IsBumpDue(t, p.now):
 		return p.planBump(t)
 	}
-	return signingStep{}
+	return t.IsBroadcasting()
 }
 
-func stepOf(job SigningJob, why txmanager.Wait) signingStep {
+// sign plans t's next version, unless t must wait.
+func (p *signaturePlanner) sign(t txmanager.Tx, job SigningJob, why txmanager.Wait) (next bool) {
 	if why.Reason != "" {
-		return signingStep{wait: why}
+		return p.wait(t, why)
 	}
-	return signingStep{job: &job}
+	p.jobs = append(p.jobs, job)
+	return true
+}
+
+func (p *signaturePlanner) signPlaceholder(t txmanager.Tx) (next bool) {
+	job, why := p.placeholderVersion(t, p.v)
+	return p.sign(t, job, why)
 }
 
 // replaceByPlaceholder requests a placeholder for t, so that later transactions can proceed.
-func (p *signaturePlanner) replaceByPlaceholder(t txmanager.Tx, by, reason string) signingStep {
-	return signingStep{move: new(p.requestPlaceholder(t, by, reason, p.w)), stop: true}
+func (p *signaturePlanner) replaceByPlaceholder(t txmanager.Tx, by, reason string) (next bool) {
+	p.moves = append(p.moves, p.requestPlaceholder(t, by, reason, p.w))
+	return false
 }
 
 // planAction plans the version that t's requested action needs.
-func (p *signaturePlanner) planAction(t txmanager.Tx) signingStep {
+func (p *signaturePlanner) planAction(t txmanager.Tx) (next bool) {
 	switch replace := t.RequestedAction == txmanager.ActionReplace; {
 	case t.RequestedAction == txmanager.ActionRebroadcast:
-		return signingStep{}
+		return t.IsBroadcasting()
 	case t.RequestedAction == txmanager.ActionCancel && p.AskBeforePlaceholder:
-		return signingStep{wait: txmanager.Wait{Cause: txmanager.WaitForOperator, Reason: "a cancel was asked for, and nonce.placeholder=ask: an operator must decide"}}
+		return p.wait(t, txmanager.Wait{Cause: txmanager.WaitForOperator, Reason: "a cancel was asked for, and nonce.placeholder=ask: an operator must decide"})
 	case replace && t.IsMadeElsewhere():
-		return signingStep{wait: txmanager.Wait{Cause: txmanager.WaitForOperator, Reason: "a transaction of a handler or of a reservation's owner cannot be replaced by a higher fee: decide rebroadcast or placeholder"}}
+		return p.wait(t, txmanager.Wait{Cause: txmanager.WaitForOperator, Reason: "a transaction of a handler or of a reservation's owner cannot be replaced by a higher fee: decide rebroadcast or placeholder"})
 	case replace && !t.IsPlaceholder(t.Hash()):
-		return stepOf(p.replacementVersion(p.w.Bounds, t, p.chain, p.v))
+		job, why := p.replacementVersion(p.w.Bounds, t, p.chain, p.v)
+		return p.sign(t, job, why)
 	}
-	return stepOf(p.placeholderVersion(t, p.v))
+	return p.signPlaceholder(t)
 }
 
-// wait is t's transition while it cannot be signed, or nil where nothing changes.
-func (p *signaturePlanner) wait(t txmanager.Tx, why txmanager.Wait) *txmanager.Transition {
+// wait plans t's transition while it cannot be signed, if anything changes.
+func (p *signaturePlanner) wait(t txmanager.Tx, why txmanager.Wait) (next bool) {
 	from, handler := t.State, t.Phase() == txmanager.AwaitingHandler
 	switch {
 	case t.State != txmanager.Stuck && t.RequestedAction == txmanager.ActionCancel && p.AskBeforePlaceholder, handler && p.hasWaitedTooLong(t, p.now):
-		return &txmanager.Transition{From: from, To: p.markStuck(t, p.now, why.Reason)}
+		p.moves = append(p.moves, txmanager.Transition{From: from, To: p.markStuck(t, p.now, why.Reason)})
+		return t.IsBroadcasting()
 	case t.LastError == why.Reason && t.Cause == why.Cause && len(t.Versions) > 0:
-		return nil
+		return t.IsBroadcasting()
 	case handler: // it keeps its nonce without bytes until the next handler call, as long as hasWaitedTooLong allows
-		if t.FirstSubmitAt = cmp.Or(t.FirstSubmitAt, &p.now); p.answers[t.ID].Asked {
+		if t.FirstSubmitAt = cmp.Or(t.FirstSubmitAt, &p.now); p.answer.TxID == t.ID && p.answer.Asked {
 			t.SubmitAttempts = 0
 		}
 	}
 	t.Explain(why.Cause, why.Reason)
-	return &txmanager.Transition{From: from, To: p.WithNextCheck(t, p.now.Add(p.BlockTime))}
+	p.moves = append(p.moves, txmanager.Transition{From: from, To: p.WithNextCheck(t, p.now.Add(p.BlockTime))})
+	return t.IsBroadcasting()
 }
 
 // PostponeBlocked plans the next check of transactions without bytes that wait for a lower one. It
@@ -310,21 +309,24 @@ func (r Rules) afterUnderpriced(t txmanager.Tx, head txmanager.Header, now time.
 
 // planBump plans t's next version, or else t's transition: it is due again after an interval, with a
 // reason if there is one, or an operator must decide.
-func (p *signaturePlanner) planBump(t txmanager.Tx) signingStep {
-	next, reason, wanted := p.bumps.Next(t)
+func (p *signaturePlanner) planBump(t txmanager.Tx) (next bool) {
+	bump, reason, wanted := p.bumps.Next(t)
 	from := t.State
 	switch {
 	case wanted && reason == "" && p.AskBeforePlaceholder:
-		return signingStep{move: &txmanager.Transition{From: from, To: p.markStuck(t, p.now, "a higher fee is due, and nonce.placeholder=ask: an operator must decide")}, stop: true}
+		p.moves = append(p.moves, txmanager.Transition{From: from, To: p.markStuck(t, p.now, "a higher fee is due, and nonce.placeholder=ask: an operator must decide")})
+		return false
 	case wanted && reason == "":
-		t.Gas = &next.Params
-		return signingStep{job: &SigningJob{Tx: t, Kind: next.Kind, Unsigned: buildUnsigned(t, next.Call), ExtraWei: next.ExtraWei}}
+		t.Gas = &bump.Params
+		p.jobs = append(p.jobs, SigningJob{Tx: t, Kind: bump.Kind, Unsigned: buildUnsigned(t, bump.Call), ExtraWei: bump.ExtraWei})
+		return true
 	case wanted:
 		t.Explain(txmanager.WaitGasBump, gas.BumpBlockedPrefix+reason)
 	case p.IsBumpBlocked(t):
 		t.Explain("", "")
 	}
-	return signingStep{move: &txmanager.Transition{From: from, To: p.BumpLater(t, p.now)}}
+	p.moves = append(p.moves, txmanager.Transition{From: from, To: p.BumpLater(t, p.now)})
+	return t.IsBroadcasting()
 }
 
 // WithBumpedVersion is the version from WithVersion. For a gas bump, the STUCK timer continues

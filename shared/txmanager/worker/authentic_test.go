@@ -52,7 +52,7 @@ func TestNothingIsSignedForWhatIsNotProved(t *testing.T) {
 	handled.Authenticity = forged.Authenticity
 	for _, x := range []txmanager.Tx{forged, handled} {
 		w := txtest.StateOf(4, 5, x)
-		jobs, moves := rulesOf(3).PlanSignatures(w, chain, txtest.ViewOf(w, txtest.Block('a', 100)), nil)
+		jobs, moves := rulesOf(3).PlanSignatures(w, chain, txtest.ViewOf(w, txtest.Block('a', 100)), rules.HandlerResult{})
 		if len(jobs) != 0 || len(moves) != 1 || moves[0].To.RequestedAction != txmanager.ActionPlaceholder || moves[0].Decision == nil || moves[0].Decision.By != rules.DecidedByMAC {
 			t.Errorf("forged, with handler %q: got %v, %+v; want a placeholder ordered", x.Handler, jobs, moves)
 		}

@@ -75,8 +75,8 @@ func TestMissingHandlerEndsStuck(t *testing.T) {
 		w.Now = now
 		w.Open[0].NextCheckAt = nil
 		tn := invocationBy(&Worker{Service: sessiontest.Service(r, nil)}, session.Session{State: w})
-		answers, outdated, err := tn.callHandlers(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)))
-		_, moves := r.PlanSignatures(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), answers)
+		answer, outdated, err := tn.callDueHandler(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)))
+		_, moves := r.PlanSignatures(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), answer)
 		if err != nil || outdated || len(moves) != 1 {
 			t.Fatalf("after %v more: got %v, %v, %+v; want one move", step.after, outdated, err, moves)
 		}
@@ -186,7 +186,7 @@ func TestFailingHandlerWaitsForAnOperatorUnderAsk(t *testing.T) {
 		r := rulesOf(3)
 		r.AskBeforePlaceholder = ask
 		w := txtest.StateOf(1, 6, txtest.OfHandler(5))
-		jobs, moves := r.PlanSignatures(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), map[string]rules.HandlerResult{"tx-5": {Failed: "handler wage: broken", Asked: true}})
+		jobs, moves := r.PlanSignatures(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), rules.HandlerResult{TxID: "tx-5", Failed: "handler wage: broken", Asked: true})
 		if len(jobs) != 0 || len(moves) != 1 {
 			t.Fatalf("ask %v: got %d to sign, %d moves; want none, one", ask, len(jobs), len(moves))
 		}
@@ -198,7 +198,7 @@ func TestFailingHandlerWaitsForAnOperatorUnderAsk(t *testing.T) {
 			t.Errorf("without ask: got %s, ordered %q, decided %+v; want a placeholder ordered for the handler", to.State, to.RequestedAction, decided)
 		}
 		tn := invocationBy(&Worker{Service: sessiontest.Service(r, nil)}, session.Session{State: rules.AfterCommit(w, txmanager.Commit{Transitions: moves})})
-		if jobs, _ = r.PlanSignatures(tn.State, txtest.Reader(nil), estimatedSelf(txtest.ViewOf(w, txtest.Block('a', 100))), nil); len(jobs) != map[bool]int{false: 1, true: 0}[ask] {
+		if jobs, _ = r.PlanSignatures(tn.State, txtest.Reader(nil), estimatedSelf(txtest.ViewOf(w, txtest.Block('a', 100))), rules.HandlerResult{}); len(jobs) != map[bool]int{false: 1, true: 0}[ask] {
 			t.Errorf("ask %v, afterwards: got %d to sign", ask, len(jobs))
 		}
 	}

@@ -29,36 +29,35 @@ type handlerCall struct {
 	signed      rules.HandlerResult // the version signed during the call; signed.stored: there is one
 }
 
-// callHandlers calls the handler that is due, if any. It first stores a claim of the call. A
+// callDueHandler calls the handler that is due, if any. It first stores a claim of the call. A
 // handler without an answer after too many calls has failed. outdated reports that another writer
-// changed a row meanwhile; without answers, that the handler was not called for it.
-func (t *invocation) callHandlers(ctx context.Context, v txmanager.ChainObservation) (answers map[string]rules.HandlerResult, outdated bool, err error) {
+// changed a row meanwhile; with a zero result, that the handler was not called for it.
+func (t *invocation) callDueHandler(ctx context.Context, v txmanager.ChainObservation) (m rules.HandlerResult, outdated bool, err error) {
 	x, due := rules.NextHandlerCall(t.State)
 	if !due || t.State.Protected {
-		return nil, false, nil
+		return m, false, nil
 	}
 	if x.SubmitAttempts >= maxHandlerCalls {
 		reason := fmt.Sprintf("handler %s: asked %d times without an answer", x.Handler, x.SubmitAttempts)
-		return map[string]rules.HandlerResult{x.ID: {Failed: reason}}, false, nil
+		return rules.HandlerResult{TxID: x.ID, Failed: reason}, false, nil
 	}
 	if x.Forged != "" {
-		return nil, false, nil // PlanSignatures requests a placeholder for it
+		return m, false, nil // PlanSignatures requests a placeholder for it
 	}
 	if why := cmp.Or(rules.Unproved(x), txmanager.WaitFor(txmanager.WaitHandler, t.worker.missingHandlerReason(x))); why.Reason != "" {
-		return map[string]rules.HandlerResult{x.ID: {Wait: why}}, false, nil
+		return rules.HandlerResult{TxID: x.ID, Wait: why}, false, nil
 	}
 	x.SubmitAttempts++
 	x.FirstSubmitAt = cmp.Or(x.FirstSubmitAt, new(t.State.DatabaseTime()))
 	if out, err := t.commit(ctx, txmanager.Commit{Transitions: []txmanager.Transition{{From: txmanager.InFlight, To: x}}}, false); err != nil || out.outdated {
-		return nil, out.outdated, err
+		return m, out.outdated, err
 	}
 	k := handlerCall{session: t, tx: x, observation: v}
-	m, err := k.callHandler(ctx)
-	if err != nil {
-		return nil, false, err
+	if m, err = k.callHandler(ctx); err != nil {
+		return rules.HandlerResult{}, false, err
 	}
-	m.Asked = true
-	return map[string]rules.HandlerResult{x.ID: m}, k.outdated, nil
+	m.TxID, m.Asked = x.ID, true
+	return m, k.outdated, nil
 }
 
 // missingHandlerReason is why t's handler cannot be called by this process, or "". Another version

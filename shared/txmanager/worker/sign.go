@@ -193,12 +193,14 @@ func (t *invocation) signDueVersions(ctx context.Context, v txmanager.ChainObser
 	}
 	var w txmanager.Commit
 	t.checkOpen(ctx)
-	answers, outdated, err := t.callHandlers(ctx, v)
-	if out.outdated = outdated; err != nil || outdated && answers == nil {
+	answer, outdated, err := t.callDueHandler(ctx, v)
+	if out.outdated = outdated; err != nil || outdated && answer.TxID == "" {
 		return nil, out, err
 	}
-	jobs, moves := t.Rules.PlanSignatures(rules.OpenBelow(t.State, decided), t.Chain, v, answers)
-	w.Transitions, ids = moves, storedIDs(answers)
+	jobs, moves := t.Rules.PlanSignatures(rules.OpenBelow(t.State, decided), t.Chain, v, answer)
+	if w.Transitions = moves; answer.Stored && answer.Failed == "" {
+		ids = append(ids, answer.TxID)
+	}
 	signer := t.signer()
 	signed, err := t.signInOrder(ctx, len(jobs), t.signParallelism(signer), func(ctx context.Context, i int) (txmanager.Signed, error) {
 		if jobs[i].Signed != nil {
@@ -226,16 +228,6 @@ func (t *invocation) signDueVersions(ctx context.Context, v txmanager.ChainObser
 		out = t.withUnsent(out, ids, v.Head)
 	}
 	return ids, out, err
-}
-
-// storedIDs are the ids of the transactions whose handlers' bytes were stored during the call.
-func storedIDs(answers map[string]rules.HandlerResult) (ids []string) {
-	for id, answer := range answers {
-		if answer.Stored && answer.Failed == "" {
-			ids = append(ids, id)
-		}
-	}
-	return ids
 }
 
 // versionOf is the signed version of a job, to be stored.
