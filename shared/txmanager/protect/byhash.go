@@ -82,7 +82,8 @@ func (t *incident) readTransactions(ctx context.Context, l *txmanager.ReleaseReq
 		f.Tx.BlockNumber, f.Tx.BlockHash, f.Tx.Node = a.Receipt.BlockNumber, a.Receipt.BlockHash, v.Node
 		found[i] = withReceipt(f, a.Receipt)
 	}
-	err = quorum.Require(ctx, t.Session, q, v, quorum.NewClaim(fmt.Sprintf("the account's final count is above nonce %d, and has these %d transactions", nonces[len(nonces)-1], len(found)), agreesOnForeign(found)))
+	what := fmt.Sprintf("the account's final count is above nonce %d, and has these %d transactions", nonces[len(nonces)-1], len(found))
+	err = quorum.Require(ctx, t.Session, q, v, what, agreesOnForeign(found))
 	if errors.Is(err, txmanager.ErrNoQuorum) {
 		return nil, txmanager.UnprovedError{Field: "hashes", Nonce: nonces[0], Why: fmt.Sprintf("too few nodes have the receipt: %v: ask again, or %s", err, archiveNodeAdvice)}
 	}

@@ -188,7 +188,7 @@ func (t *incident) proveForeign(ctx context.Context, found []txmanager.ForeignTr
 		proven = append(proven, withReceipt(f, a.Receipt))
 	}
 	what := fmt.Sprintf("the account's final count is %d or more, and has these %d transactions", count, len(proven))
-	if err := quorum.Require(ctx, t.Session, q, v, quorum.NewClaim(what, agreesOnForeign(proven))); err != nil {
+	if err := quorum.Require(ctx, t.Session, q, v, what, agreesOnForeign(proven)); err != nil {
 		return nil, err
 	}
 	return proven, nil

@@ -274,5 +274,5 @@ func (t *incident) checkStillOnChain(ctx context.Context, e evidence) error {
 	if v.HashesAt[block.Number] != block.Hash {
 		return fmt.Errorf("%w that block %d, in which nonce %d was consumed, is on the chain", txmanager.ErrNoQuorum, block.Number, last.Nonce)
 	}
-	return quorum.Require(ctx, t.Session, q, v, quorum.NewClaim(fmt.Sprintf("block %d, in which nonce %d was consumed, is on the chain", block.Number, last.Nonce), quorum.AgreesOnBlock(block)))
+	return quorum.Require(ctx, t.Session, q, v, fmt.Sprintf("block %d, in which nonce %d was consumed, is on the chain", block.Number, last.Nonce), quorum.AgreesOnBlock(block))
 }

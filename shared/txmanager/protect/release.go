@@ -97,7 +97,8 @@ func (t *incident) planResync(ctx context.Context, l *txmanager.ReleaseRequest, 
 	if v.FinalCount == nil || *v.FinalCount != l.Count || l.Count < t.State.LowestOpenNonce() {
 		return nil, txmanager.ReleaseResult{}, txmanager.FinalCountError{Accepted: l.Count, Next: t.State.NextNonce, Final: v.FinalCount}
 	}
-	if err := quorum.Require(ctx, t.Session, q, v, quorum.NewClaim(fmt.Sprintf("the account's final count is %d, and none of its versions has a receipt", l.Count), agreesOnLoss(t.State, v, l.Count))); err != nil {
+	what := fmt.Sprintf("the account's final count is %d, and none of its versions has a receipt", l.Count)
+	if err := quorum.Require(ctx, t.Session, q, v, what, agreesOnLoss(t.State, v, l.Count)); err != nil {
 		return nil, txmanager.ReleaseResult{}, err
 	}
 	moves, lost := displaceLost(t.State, v, l.Count)
@@ -137,12 +138,12 @@ func (t *incident) checkUntouched(ctx context.Context, l txmanager.ReleaseReques
 	if !at(v) {
 		return txmanager.AccountUsedError{Latest: v.Account.LatestCount, Pending: v.Account.PendingCount, Next: next}
 	}
-	return quorum.Require(ctx, t.Session, q, v, quorum.NewClaim(fmt.Sprintf("the account's counts are %d", next), func(o txmanager.ChainObservation) quorum.Vote {
+	return quorum.Require(ctx, t.Session, q, v, fmt.Sprintf("the account's counts are %d", next), func(o txmanager.ChainObservation) quorum.Vote {
 		if at(o) {
 			return quorum.Agrees
 		}
 		return quorum.Disagrees
-	}))
+	})
 }
 
 // agreesOnLoss votes on whether the final count is the same, and no version of a lost transaction

@@ -83,7 +83,8 @@ func (t *incident) recheckFinalBlocks(ctx context.Context) (blocks []txmanager.H
 			return nil, nil, errors.New("the final blocks changed between two queries: ask again")
 		}
 	}
-	if err := quorum.Require(ctx, t.Session, q, v, quorum.NewClaim(fmt.Sprintf("%d of the last %d final blocks are gone", len(lost), len(t.State.FinalBlocks)), agreesOnFinals(t.State, v, lost))); err != nil || len(lost) == 0 {
+	what := fmt.Sprintf("%d of the last %d final blocks are gone", len(lost), len(t.State.FinalBlocks))
+	if err := quorum.Require(ctx, t.Session, q, v, what, agreesOnFinals(t.State, v, lost)); err != nil || len(lost) == 0 {
 		return nil, nil, err
 	}
 	blocks = slices.DeleteFunc(slices.Clone(t.State.FinalBlocks), func(h txmanager.Header) bool { return slices.Contains(lost, h.Hash) })

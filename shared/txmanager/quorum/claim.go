@@ -11,15 +11,15 @@ import (
 )
 
 // claims are the statements of v that would change w and that one node does not decide alone.
-func claims(r rules.Rules, w txmanager.SubmitterState, q txmanager.ChainQuery, v txmanager.ChainObservation) []Claim {
+func claims(r rules.Rules, w txmanager.SubmitterState, q txmanager.ChainQuery, v txmanager.ChainObservation) []claim {
 	j := r.Evaluate(w, q, v)
-	all := slices.Concat(finalityClaims(r, j), accountClaims(w, v), reorgClaims(r, w, v))
+	all := slices.Concat(finalityClaims(r, j), accountClaims(w, v), reorgClaims(j))
 	if len(j.Open()) > 0 { // estimates then reject nothing
 		return all
 	}
 	for i, e := range v.Estimates {
 		if WouldRevert(w, q, i, e) {
-			all = append(all, Claim{what: "a call would revert", estimate: i + 1, vote: AgreesOnRevert(w, q, i)})
+			all = append(all, claim{what: "a call would revert", estimate: i + 1, vote: AgreesOnRevert(w, q, i)})
 		}
 	}
 	return all
@@ -27,45 +27,40 @@ func claims(r rules.Rules, w txmanager.SubmitterState, q txmanager.ChainQuery, v
 
 // finalityClaims are the claims that blocks are final. Headers name their parents: a claim about a
 // block covers those below.
-func finalityClaims(r rules.Rules, j rules.Evaluation) (all []Claim) {
+func finalityClaims(r rules.Rules, j rules.Evaluation) (all []claim) {
 	finals := uniqueBlocks(j.Finals)
 	for i, h := range finals[max(0, len(finals)-maxClaimedBlocks):] {
 		in := slices.DeleteFunc(slices.Clone(j.EndedBy), func(rec txmanager.Receipt) bool {
 			return rec.BlockNumber > h.Number || i > 0 && rec.BlockNumber < h.Number
 		})
-		all = append(all, Claim{what: fmt.Sprintf("block %d is final", h.Number), finality: true, heights: []uint64{h.Number}, receipts: in, vote: agreesOnFinality(r, h, in)})
+		all = append(all, claim{what: fmt.Sprintf("block %d is final", h.Number), finality: true, heights: []uint64{h.Number}, receipts: in, vote: agreesOnFinality(r, h, in)})
 	}
 	return all
 }
 
 // accountClaims are the claims about a violation, and about a consumed nonce without a receipt.
-func accountClaims(w txmanager.SubmitterState, v txmanager.ChainObservation) (all []Claim) {
+func accountClaims(w txmanager.SubmitterState, v txmanager.ChainObservation) (all []claim) {
 	switch seen := rules.FindViolation(w, v); {
 	case w.Protected:
 	case seen != nil:
-		all = append(all, Claim{what: seen.Description, violation: true, vote: func(o txmanager.ChainObservation) Vote { return agreesOnViolation(w, *seen, o) }})
+		all = append(all, claim{what: seen.Description, violation: true, vote: func(o txmanager.ChainObservation) Vote { return agreesOnViolation(w, *seen, o) }})
 	case w.SuspectedViolation != nil && rules.IsPastSuspected(w, v):
-		all = append(all, Claim{what: "nothing is amiss any more", vote: func(o txmanager.ChainObservation) Vote { return agreesOnNoViolation(w, o) }})
+		all = append(all, claim{what: "nothing is amiss any more", vote: func(o txmanager.ChainObservation) Vote { return agreesOnNoViolation(w, o) }})
 	}
 	if isLowestWithoutReceipt(w, v) && len(w.Open[0].Versions) > 0 {
-		all = append(all, Claim{what: fmt.Sprintf("nonce %d is consumed, and no version of it has a receipt", w.LowestOpenNonce()), absence: true, vote: func(o txmanager.ChainObservation) Vote { return agreesOnMissingReceipt(w, o) }})
+		all = append(all, claim{what: fmt.Sprintf("nonce %d is consumed, and no version of it has a receipt", w.LowestOpenNonce()), absence: true, vote: func(o txmanager.ChainObservation) Vote { return agreesOnMissingReceipt(w, o) }})
 	}
 	return all
 }
 
 // reorgClaims are the claims that blocks are no longer canonical. Blocks on top of such a block are
 // not canonical either.
-func reorgClaims(r rules.Rules, w txmanager.SubmitterState, v txmanager.ChainObservation) (all []Claim) {
-	var gone []txmanager.Header
-	for _, t := range w.Open {
-		if h, ok := reorgedBlock(r, t, v); ok {
-			gone = append(gone, h)
-		}
-	}
+func reorgClaims(j rules.Evaluation) (all []claim) {
+	gone := slices.Clone(j.Reorged)
 	slices.SortFunc(gone, func(a, b txmanager.Header) int { return cmp.Compare(a.Number, b.Number) })
 	gone = uniqueBlocks(gone)
 	for _, h := range gone[:min(len(gone), maxClaimedBlocks)] {
-		all = append(all, Claim{what: fmt.Sprintf("block %d is no longer the chain's", h.Number), heights: []uint64{h.Number}, vote: Negate(AgreesOnBlock(h))})
+		all = append(all, claim{what: fmt.Sprintf("block %d is no longer the chain's", h.Number), heights: []uint64{h.Number}, vote: Negate(AgreesOnBlock(h))})
 	}
 	return all
 }
@@ -87,30 +82,6 @@ func AgreesOnRevert(w txmanager.SubmitterState, q txmanager.ChainQuery, i int) f
 func WouldRevert(w txmanager.SubmitterState, q txmanager.ChainQuery, i int, e txmanager.Estimate) bool {
 	_, verdict, _ := gas.LimitOf(q.Estimates[i], e, w.Bounds.Gas)
 	return verdict == txmanager.Refused
-}
-
-// reorgedBlock is the lowest confirming block of t that is no longer canonical according to v.
-func reorgedBlock(r rules.Rules, t txmanager.Tx, v txmanager.ChainObservation) (h txmanager.Header, ok bool) {
-	if t.Receipt == nil || t.State.Terminal() {
-		return h, false
-	}
-	kept := t.Confirmations
-	if len(kept) == 0 {
-		kept = []txmanager.Header{{Number: t.Receipt.BlockNumber, Hash: t.Receipt.BlockHash}}
-	}
-	switch rec, answer := rules.FindReceipt(t, v); answer {
-	case txmanager.AnswerFound:
-		list, _, consistent := rules.ConfirmingBlocks(rec, v, r.HeaderDepth())
-		if !consistent || rules.IsPrefix(kept, list) || rules.IsPrefix(list, kept) || v.Head.Number <= rules.FirstDifference(kept, list) {
-			return h, false
-		}
-		first := rules.FirstDifference(kept, list)
-		i := slices.IndexFunc(kept, func(k txmanager.Header) bool { return k.Number == first })
-		return kept[max(i, 0)], true
-	case txmanager.AnswerNotFound:
-		return kept[0], rules.IsBlockReplaced(*t.Receipt, v)
-	}
-	return h, false
 }
 
 // AgreesOnBlock votes on whether a block is canonical.

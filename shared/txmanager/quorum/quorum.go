@@ -32,8 +32,8 @@ const (
 	noAnswer // the node's position is unknown
 )
 
-// Claim is a statement in an observation that one node does not decide alone.
-type Claim struct {
+// claim is a statement in an observation that one node does not decide alone.
+type claim struct {
 	what      string
 	finality  bool // it would end a transaction; otherwise it is a sign of something, or an estimate
 	violation bool // it is the sign of a violation
@@ -115,17 +115,17 @@ type poll struct {
 
 // collectVotes queries other nodes about the claims of v. It asks as many as a quorum needs, and
 // at least one. If those do not agree, or for a claim that would not end a transaction, it asks all.
-func (p poll) collectVotes(ctx context.Context, asserted []Claim) ([]txmanager.ChainObservation, error) {
+func (p poll) collectVotes(ctx context.Context, asserted []claim) ([]txmanager.ChainObservation, error) {
 	if len(asserted) == 0 {
 		return nil, nil
 	}
-	quorum, everybody := p.v.OtherNodes.Quorum(), slices.ContainsFunc(asserted, Claim.needsAll)
+	quorum, everybody := p.v.OtherNodes.Quorum(), slices.ContainsFunc(asserted, claim.needsAll)
 	limit := max(quorum-1, 1)
 	if everybody {
 		limit = allNodes
 	}
 	views, err := p.queryOthers(ctx, limit)
-	open := slices.ContainsFunc(asserted, func(c Claim) bool { return !c.hasQuorum(views, quorum) || c.isUnanswered(views) })
+	open := slices.ContainsFunc(asserted, func(c claim) bool { return !c.hasQuorum(views, quorum) || c.isUnanswered(views) })
 	if err == nil && !everybody && open {
 		var more []txmanager.ChainObservation
 		more, err = p.queryOthers(ctx, allNodes, nodeNames(views)...)
@@ -140,10 +140,10 @@ func (p poll) collectVotes(ctx context.Context, asserted []Claim) ([]txmanager.C
 // findForks marks the observations of nodes that are on a fork. It checks nodes that abstain and
 // are not ahead of v, since a quorum of one node would otherwise accept a node that is ahead only
 // on its own fork. If v's node cannot tell, they count as forked.
-func findForks(ctx context.Context, t *session.Session, v txmanager.ChainObservation, asserted []Claim, views []txmanager.ChainObservation) error {
+func findForks(ctx context.Context, t *session.Session, v txmanager.ChainObservation, asserted []claim, views []txmanager.ChainObservation) error {
 	var heads []uint64
 	behind := func(o txmanager.ChainObservation) bool {
-		return !o.NoAnswer && o.Head.Number <= v.Head.Number && o.Head.Hash != v.Head.Hash && slices.ContainsFunc(asserted, func(c Claim) bool { return c.vote(o) == Abstains })
+		return !o.NoAnswer && o.Head.Number <= v.Head.Number && o.Head.Hash != v.Head.Hash && slices.ContainsFunc(asserted, func(c claim) bool { return c.vote(o) == Abstains })
 	}
 	for _, o := range views {
 		if behind(o) {
@@ -166,15 +166,15 @@ func findForks(ctx context.Context, t *session.Session, v txmanager.ChainObserva
 	return nil
 }
 
-// Require puts one claim about v to all other nodes with the same query. The error wraps
-// [txmanager.ErrNoQuorum] if they do not agree. Before an operator's request is refused, the
-// excluded nodes are queried too.
-func Require(ctx context.Context, t *session.Session, q txmanager.ChainQuery, v txmanager.ChainObservation, c Claim) error {
+// Require puts one claim about v, what, to all other nodes with the same query. The function vote reads a node's
+// position from its answer. The error wraps [txmanager.ErrNoQuorum] if they do not agree. Before an operator's
+// request is refused, the excluded nodes are queried too.
+func Require(ctx context.Context, t *session.Session, q txmanager.ChainQuery, v txmanager.ChainObservation, what string, vote func(txmanager.ChainObservation) Vote) error {
 	if v.OtherNodes == nil {
 		return nil
 	}
-	p, quorum := poll{t, v, q}, v.OtherNodes.Quorum()
-	views, err := p.collectVotes(ctx, []Claim{c})
+	p, quorum, c := poll{t, v, q}, v.OtherNodes.Quorum(), claim{what: what, vote: vote}
+	views, err := p.collectVotes(ctx, []claim{c})
 	if err == nil && t.ForOperator && !c.hasQuorum(views, quorum) {
 		views, err = p.queryExcluded(ctx, views)
 	}
@@ -213,16 +213,11 @@ func nodeNames(views []txmanager.ChainObservation) (list []string) {
 	return list
 }
 
-// NewClaim is a claim that an outside caller makes: what it states, and how a node votes on it.
-func NewClaim(what string, vote func(txmanager.ChainObservation) Vote) Claim {
-	return Claim{what: what, vote: vote}
-}
-
 // needsAll reports whether all nodes vote on the claim: it would not end a transaction.
-func (c Claim) needsAll() bool { return !c.finality }
+func (c claim) needsAll() bool { return !c.finality }
 
 // voteOf is the vote of observation o. A forked node that abstains counts as disagreeing.
-func (c Claim) voteOf(o txmanager.ChainObservation) Vote {
+func (c claim) voteOf(o txmanager.ChainObservation) Vote {
 	if o.NoAnswer {
 		return noAnswer
 	}
@@ -234,7 +229,7 @@ func (c Claim) voteOf(o txmanager.ChainObservation) Vote {
 
 // countVotes counts the nodes that agree, with the one that made the claim, those that disagree, and those
 // that gave no answer.
-func (c Claim) countVotes(views []txmanager.ChainObservation) (yes, no, silent int) {
+func (c claim) countVotes(views []txmanager.ChainObservation) (yes, no, silent int) {
 	yes = 1
 	for _, v := range views {
 		switch c.voteOf(v) {
@@ -250,19 +245,19 @@ func (c Claim) countVotes(views []txmanager.ChainObservation) (yes, no, silent i
 }
 
 // isUnanswered reports whether every other node abstained or gave no answer.
-func (c Claim) isUnanswered(views []txmanager.ChainObservation) bool {
+func (c claim) isUnanswered(views []txmanager.ChainObservation) bool {
 	yes, no, _ := c.countVotes(views)
 	return yes+no == 1
 }
 
 // hasQuorum reports whether a quorum agrees, and more nodes agree than disagree or gave no answer.
-func (c Claim) hasQuorum(views []txmanager.ChainObservation, quorum int) bool {
+func (c claim) hasQuorum(views []txmanager.ChainObservation, quorum int) bool {
 	yes, no, silent := c.countVotes(views)
 	return yes >= quorum && yes > no+silent
 }
 
 // voteQuery is the query that lets other nodes vote on the claims.
-func voteQuery(w txmanager.SubmitterState, q txmanager.ChainQuery, asserted []Claim) txmanager.ChainQuery {
+func voteQuery(w txmanager.SubmitterState, q txmanager.ChainQuery, asserted []claim) txmanager.ChainQuery {
 	ask := txmanager.ChainQuery{Submitter: q.Submitter}
 	for _, c := range asserted {
 		ask.HashesAt = append(ask.HashesAt, c.heights...)
@@ -273,7 +268,7 @@ func voteQuery(w txmanager.SubmitterState, q txmanager.ChainQuery, asserted []Cl
 			ask.Finality = q.Finality
 		}
 	}
-	if slices.ContainsFunc(asserted, Claim.needsAll) {
+	if slices.ContainsFunc(asserted, claim.needsAll) {
 		ask.Account, ask.Estimates = true, q.Estimates
 		if last, ok := w.LastFinal(); ok {
 			ask.HashesAt = append(ask.HashesAt, last.Number)
@@ -301,7 +296,7 @@ func AgreedAccount(ctx context.Context, chain txmanager.ChainConnector, s txmana
 	}
 	views := append([]txmanager.ChainObservation{v}, v.OtherNodes.QueryOthers(ctx, q, allNodes, v.Node)...)
 	for i, candidate := range views {
-		same := Claim{vote: func(o txmanager.ChainObservation) Vote {
+		same := claim{vote: func(o txmanager.ChainObservation) Vote {
 			switch {
 			case o.Lagging:
 				return Abstains

@@ -15,7 +15,7 @@ type Evaluation struct {
 	FinalHead    uint64                 // the highest block of those that became final
 	Finals       []txmanager.Header     // the blocks of those that became final
 	EndedBy      []txmanager.Receipt    // the receipts that made them final
-	NewForks     int                    // confirmation lists replaced and receipts removed
+	Reorged      []txmanager.Header     // of each list of confirming blocks that is replaced or removed, the lowest block that is no longer canonical
 	NeedsHeaders bool                   // a further query with headers could prove finality now
 }
 
@@ -188,18 +188,22 @@ func FindReceipt(t txmanager.Tx, v txmanager.ChainObservation) (txmanager.Receip
 // they make it final.
 func (e *evaluator) applyReceipt(t txmanager.Tx, rec txmanager.Receipt) txmanager.Tx {
 	mayEnd := e.mayEnd && t.State != txmanager.Protect
-	list, whole, consistent := ConfirmingBlocks(rec, e.v, e.HeaderDepth())
+	list, whole, consistent := confirmingBlocks(rec, e.v, e.HeaderDepth())
 	if !consistent {
 		return e.WithNextCheck(t, e.now.Add(e.BlockTime/2))
 	}
-	switch kept := t.Confirmations; {
+	kept := t.Confirmations
+	if t.Receipt != nil && len(kept) == 0 {
+		kept = []txmanager.Header{blockOf(*t.Receipt)}
+	}
+	switch {
 	case t.Receipt == nil, IsPrefix(kept, list):
 		t.Confirmations = list
 	case IsPrefix(list, kept): // a lower head, or fewer headers: no change
-	case e.v.Head.Number <= FirstDifference(kept, list), e.v.Disputes.Counts: // the node is not past the fork, or the other nodes disagree: no change
+	case e.v.Head.Number <= firstDifference(kept, list).Number, e.v.Disputes.Counts: // the node is not past the fork, or the other nodes disagree: no change
 		return e.WithNextCheck(t, e.now.Add(e.BlockTime/2))
 	default:
-		e.NewForks++
+		e.Reorged = append(e.Reorged, firstDifference(kept, list))
 		t.Confirmations = list // the new list replaces the old one as a whole
 	}
 	t.Explain("", "")
@@ -233,13 +237,13 @@ func endedByReceipt(t txmanager.Tx, rec txmanager.Receipt) txmanager.Tx {
 	return t
 }
 
-// ConfirmingBlocks lists the receipt's block and up to depth blocks on top of it, from one
+// confirmingBlocks lists the receipt's block and up to depth blocks on top of it, from one
 // observation. The result whole is true if the headers were part of the answer. The result
 // consistent is true if they do not contradict the receipt.
-func ConfirmingBlocks(rec txmanager.Receipt, v txmanager.ChainObservation, depth uint64) (list []txmanager.Header, whole, consistent bool) {
+func confirmingBlocks(rec txmanager.Receipt, v txmanager.ChainObservation, depth uint64) (list []txmanager.Header, whole, consistent bool) {
 	at := slices.IndexFunc(v.Headers, func(h txmanager.Header) bool { return h.Number == rec.BlockNumber })
 	if at < 0 {
-		return []txmanager.Header{{Number: rec.BlockNumber, Hash: rec.BlockHash}}, false, true
+		return []txmanager.Header{blockOf(rec)}, false, true
 	}
 	list = v.Headers[at:min(at+int(depth)+1, len(v.Headers))]
 	return list, true, list[0].Hash == rec.BlockHash
@@ -264,8 +268,8 @@ func (r Rules) mayBeFinal(rec txmanager.Receipt, v txmanager.ChainObservation) b
 // applyNoReceipt evaluates a transaction for which the node has no receipt. It changes nothing,
 // unless the node shows another block at the receipt's height.
 func (e *evaluator) applyNoReceipt(t txmanager.Tx) txmanager.Tx {
-	if t.Receipt != nil && IsBlockReplaced(*t.Receipt, e.v) {
-		e.NewForks++
+	if t.Receipt != nil && isBlockReplaced(*t.Receipt, e.v) {
+		e.Reorged = append(e.Reorged, blockOf(*t.Receipt))
 		t.State, t.Sub, t.Receipt, t.Confirmations = txmanager.Tracking, txmanager.Pending, nil, nil
 		t.Explain("", "a reorg removed the block it was in")
 		t.FirstSubmitAt, t.SubmitAttempts, t.NextResubmitAt, t.NextBumpAt = &e.now, 0, &e.now, nil // broadcasts and gas bumps start again
@@ -279,9 +283,14 @@ func (e *evaluator) applyNoReceipt(t txmanager.Tx) txmanager.Tx {
 	return e.WithNextCheck(t, e.AfterBlocks(1, e.v.Head, e.now))
 }
 
-// IsBlockReplaced reports whether the node's chain is past the receipt's height and has another
+// blockOf is the block of a receipt.
+func blockOf(rec txmanager.Receipt) txmanager.Header {
+	return txmanager.Header{Number: rec.BlockNumber, Hash: rec.BlockHash}
+}
+
+// isBlockReplaced reports whether the node's chain is past the receipt's height and has another
 // block there.
-func IsBlockReplaced(rec txmanager.Receipt, v txmanager.ChainObservation) bool {
+func isBlockReplaced(rec txmanager.Receipt, v txmanager.ChainObservation) bool {
 	return !v.Disputes.Counts && v.Head.Number > rec.BlockNumber && slices.ContainsFunc(v.Headers, func(h txmanager.Header) bool {
 		return h.Number == rec.BlockNumber && h.Hash != rec.BlockHash
 	})
@@ -359,15 +368,15 @@ func (r Rules) markStuck(t txmanager.Tx, now time.Time, reason string) txmanager
 // StuckPollBlocks is the number of blocks between two checks of a STUCK transaction.
 const StuckPollBlocks = 10
 
-// FirstDifference is the lowest height at which list lacks the block that kept has. A list that
+// firstDifference is the lowest block of kept that list lacks at its height. A list that
 // begins with another block differs from kept's first block on.
-func FirstDifference(kept, list []txmanager.Header) uint64 {
+func firstDifference(kept, list []txmanager.Header) txmanager.Header {
 	for i, h := range kept {
 		if i >= len(list) || list[i].Hash != h.Hash {
-			return h.Number
+			return h
 		}
 	}
-	return kept[len(kept)-1].Number
+	return kept[len(kept)-1]
 }
 
 // IsPrefix reports whether list b begins with list a.
@@ -391,7 +400,7 @@ func EndRecorded(t txmanager.Tx, r txmanager.Recorded) txmanager.Tx {
 		return t
 	}
 	t.Explain("", "a release recorded that a foreign transaction was this request")
-	t.Confirmations = []txmanager.Header{{Number: r.Receipt.BlockNumber, Hash: r.Receipt.BlockHash}}
+	t.Confirmations = []txmanager.Header{blockOf(*r.Receipt)}
 	if !r.Receipt.Succeeded {
 		t.State, t.Sub = txmanager.Failed, txmanager.Reverted
 		t.Explain("", "a release recorded that a foreign transaction was this request, and it reverted")

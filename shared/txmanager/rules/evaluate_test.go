@@ -56,8 +56,8 @@ func TestMissingReceiptChangesNothing(t *testing.T) {
 			}
 			want := before
 			want.LastCheckAt, want.NextCheckAt = after.LastCheckAt, after.NextCheckAt
-			if d := txtest.Diff(want, after); d != "" || j.NewForks != 0 || len(j.Rebroadcasts) != 0 {
-				t.Errorf("%s/%s, answer %d: got %d new forks, %d sent; (-want +got):\n%s", before.State, before.Sub, answer, j.NewForks, len(j.Rebroadcasts), d)
+			if d := txtest.Diff(want, after); d != "" || len(j.Reorged) != 0 || len(j.Rebroadcasts) != 0 {
+				t.Errorf("%s/%s, answer %d: got %d new forks, %d sent; (-want +got):\n%s", before.State, before.Sub, answer, len(j.Reorged), len(j.Rebroadcasts), d)
 			}
 		}
 	}
@@ -231,8 +231,8 @@ func TestEvaluationDoesNotChangeTheLoadedState(t *testing.T) {
 	v := txtest.ViewOf(w, txtest.Blocks('b', 90, 140)...)
 	v = txtest.Finding(v, txtest.ReceiptOf(w.Open[1], txtest.Block('b', 100)), txtest.ReceiptOf(w.Open[0], txtest.Block('b', 99)))
 	j := rulesOf(3).Evaluate(w, txtest.Asking(w), v)
-	if j.NewForks == 0 || len(j.Rebroadcasts) == 0 || j.FinalHead == 0 {
-		t.Fatalf("got %d new forks, %d to send, final head %d; want some of each", j.NewForks, len(j.Rebroadcasts), j.FinalHead)
+	if len(j.Reorged) == 0 || len(j.Rebroadcasts) == 0 || j.FinalHead == 0 {
+		t.Fatalf("got %d new forks, %d to send, final head %d; want some of each", len(j.Reorged), len(j.Rebroadcasts), j.FinalHead)
 	}
 	txtest.Same(t, "the loaded work afterwards", w, want)
 	again := rulesOf(3).Evaluate(w, txtest.Asking(w), v)

@@ -69,8 +69,8 @@ func TestH11OneViewMustProveFinality(t *testing.T) {
 		if after.State != txmanager.Tracking || after.Sub != txmanager.Included || j.NeedsHeaders != lookAgain {
 			t.Errorf("head %d: got %s, look again %v; want TRACKING, %v", head, after.State, j.NeedsHeaders, lookAgain)
 		}
-		if len(after.Confirmations) != 21 || j.NewForks != 0 {
-			t.Errorf("head %d: got %d blocks, %d new forks; want the list as it was", head, len(after.Confirmations), j.NewForks)
+		if len(after.Confirmations) != 21 || len(j.Reorged) != 0 {
+			t.Errorf("head %d: got %d blocks, %d new forks; want the list as it was", head, len(after.Confirmations), len(j.Reorged))
 		}
 	}
 }
@@ -82,9 +82,9 @@ func TestH11HeadersThatContradictTheReceiptChangeNothing(t *testing.T) {
 	for _, before := range []txmanager.Tx{txtest.Pending(5), txtest.Stuck(5), txtest.Included(5, txtest.Blocks('a', 100, 101)...)} {
 		v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, before), txtest.Blocks('b', 100, 110)...), txtest.ReceiptOf(before, txtest.Block('a', 100)))
 		after, j := evaluateOne(r, before, v)
-		if after.State != before.State || after.Sub != before.Sub || j.NewForks != 0 || !after.NextCheckAt.Equal(txtest.Now.Add(r.BlockTime/2)) {
+		if after.State != before.State || after.Sub != before.Sub || len(j.Reorged) != 0 || !after.NextCheckAt.Equal(txtest.Now.Add(r.BlockTime/2)) {
 			t.Errorf("%s/%s: got %s/%s, %d new forks, next %v; want it as it was, looked at in half a block",
-				before.State, before.Sub, after.State, after.Sub, j.NewForks, after.NextCheckAt)
+				before.State, before.Sub, after.State, after.Sub, len(j.Reorged), after.NextCheckAt)
 		}
 	}
 }
@@ -114,7 +114,7 @@ func TestConfirmingBlocksGrowOrAreReplaced(t *testing.T) {
 		v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), c.shown...), *tx.Receipt)
 		after, j := evaluateOne(rulesOf(20), tx, v)
 		txtest.Same(t, c.name+": list", after.Confirmations, c.want)
-		check.Equal(t, c.name+": new forks", j.NewForks, c.newForks)
+		check.Equal(t, c.name+": new forks", len(j.Reorged), c.newForks)
 		check.Equal(t, c.name+": sub-state", after.Sub, txmanager.Included)
 		check.Equal(t, c.name+": block of the receipt", after.Receipt.BlockHash, stored[0].Hash)
 	}
@@ -128,8 +128,8 @@ func TestReceiptInAnotherBlockReplacesTheList(t *testing.T) {
 		shown := txtest.Blocks('b', 99, 104)
 		v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), shown...), txtest.ReceiptOf(tx, txtest.Block('b', at)))
 		after, j := evaluateOne(rulesOf(20), tx, v)
-		if d := txtest.Diff(txtest.Blocks('b', at, 104), after.Confirmations); d != "" || j.NewForks != 1 {
-			t.Errorf("block %d: got %d new forks, want 1; list (-want +got):\n%s", at, j.NewForks, d)
+		if d := txtest.Diff(txtest.Blocks('b', at, 104), after.Confirmations); d != "" || len(j.Reorged) != 1 {
+			t.Errorf("block %d: got %d new forks, want 1; list (-want +got):\n%s", at, len(j.Reorged), d)
 		}
 		if after.Receipt.BlockNumber != at || after.Receipt.BlockHash != txtest.Block('b', at).Hash {
 			t.Errorf("got receipt %+v, want that of block %d", after.Receipt, at)
@@ -158,10 +158,10 @@ func TestReceiptIsRemovedOnlyByAnotherBlockAtItsHeight(t *testing.T) {
 		v.Receipts[tx.Hash()] = txmanager.ReceiptAnswer{Answer: c.answer}
 		after, j := evaluateOne(rulesOf(20), tx, v)
 		switch {
-		case !c.removed && (after.Sub != txmanager.Included || after.Receipt == nil || len(after.Confirmations) != 3 || j.NewForks+len(j.Rebroadcasts) > 0):
-			t.Errorf("%s: got %s with %d blocks, %d new forks, %d sent; want no news", c.name, after.Sub, len(after.Confirmations), j.NewForks, len(j.Rebroadcasts))
-		case c.removed && (after.Sub != txmanager.Pending || after.Receipt != nil || after.Confirmations != nil || j.NewForks != 1):
-			t.Errorf("%s: got %s, receipt %v, %d new forks; want PENDING without receipt, one", c.name, after.Sub, after.Receipt, j.NewForks)
+		case !c.removed && (after.Sub != txmanager.Included || after.Receipt == nil || len(after.Confirmations) != 3 || len(j.Reorged)+len(j.Rebroadcasts) > 0):
+			t.Errorf("%s: got %s with %d blocks, %d new forks, %d sent; want no news", c.name, after.Sub, len(after.Confirmations), len(j.Reorged), len(j.Rebroadcasts))
+		case c.removed && (after.Sub != txmanager.Pending || after.Receipt != nil || after.Confirmations != nil || len(j.Reorged) != 1):
+			t.Errorf("%s: got %s, receipt %v, %d new forks; want PENDING without receipt, one", c.name, after.Sub, after.Receipt, len(j.Reorged))
 		case c.removed && (len(j.Rebroadcasts) != 1 || after.SubmitAttempts != 1 || !after.FirstSubmitAt.Equal(txtest.Now) || !after.LastSubmitAt.Equal(txtest.Now)):
 			t.Errorf("%s: got %d sent, attempt %d; want it claimed and sent again", c.name, len(j.Rebroadcasts), after.SubmitAttempts)
 		}

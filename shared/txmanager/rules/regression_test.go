@@ -89,12 +89,12 @@ func TestH11LowerHeadWithOtherHashesChangesNothing(t *testing.T) {
 	tx := txtest.Included(5, txtest.Blocks('a', 100, 105)...)
 	shown := append(txtest.Blocks('a', 100, 100), txtest.Block('b', 101))
 	after, j := evaluateOne(rulesOf(20), tx, txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), shown...), *tx.Receipt))
-	if j.NewForks != 0 || len(after.Confirmations) != 6 {
-		t.Errorf("head 101 against a list up to 105: got %d new forks, %d blocks; want none, 6", j.NewForks, len(after.Confirmations))
+	if len(j.Reorged) != 0 || len(after.Confirmations) != 6 {
+		t.Errorf("head 101 against a list up to 105: got %d new forks, %d blocks; want none, 6", len(j.Reorged), len(after.Confirmations))
 	}
 	after, j = evaluateOne(rulesOf(20), tx, txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Block('b', 100)))
-	if j.NewForks != 0 || after.Receipt == nil {
-		t.Errorf("head 100', receipt in 100: got %d new forks, receipt %v; want it kept until the head is past it", j.NewForks, after.Receipt)
+	if len(j.Reorged) != 0 || after.Receipt == nil {
+		t.Errorf("head 100', receipt in 100: got %d new forks, receipt %v; want it kept until the head is past it", len(j.Reorged), after.Receipt)
 	}
 }
 

@@ -277,7 +277,7 @@ func (t *invocation) priceCall(ctx context.Context, x txmanager.Tx, m rules.Hand
 		}
 		e, v.StartHead, v.Head = answer.Estimates[0], answer.StartHead, answer.Head
 		if quorum.WouldRevert(t.State, q, 0, e) {
-			err = quorum.Require(ctx, t.Session, q, answer, quorum.NewClaim("the call would revert", quorum.AgreesOnRevert(t.State, q, 0)))
+			err = quorum.Require(ctx, t.Session, q, answer, "the call would revert", quorum.AgreesOnRevert(t.State, q, 0))
 		}
 		switch {
 		case errors.Is(err, txmanager.ErrNoQuorum):
