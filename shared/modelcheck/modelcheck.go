@@ -25,19 +25,20 @@ type Machine[S any, K comparable, E any] struct {
 	Violation func(s S, possible []E) string
 	// Terminal reports whether s is an end. Nil: states without an end are not looked for.
 	Terminal func(S) bool
+	// Describe puts the violating state into words. Nil: as package fmt prints it.
+	Describe func(S) string
 }
 
 // NoEnd is the violation of a state from which no terminal state can be reached.
 const NoEnd = "no end can be reached"
 
-// Result is what a search found.
-type Result[S, E any] struct {
-	Violation string // "" if there was none
-	Complete  bool   // false: the search stopped at its limit and found nothing until then
-	States    int    // different states met
-	Depth     int    // steps to the violating state, or to the last one met
-	Trace     []E    // a shortest run to the violating state
-	Last      S      // the violating state
+// Report is what a search found.
+type Report struct {
+	Violation string   // "" if there was none
+	Complete  bool     // false: the search stopped at its limit and found nothing until then
+	States    int      // different states met
+	Depth     int      // steps to the violating state, or to the last one met
+	Trace     []string // a shortest run to the violating state: one line a step, and the state
 }
 
 // node is a state that was met: the step by which it was first reached, from which state,
@@ -58,13 +59,13 @@ type search[S any, K comparable, E any] struct {
 
 // Search explores m and stops at the first violation. Without one it stops when it has met
 // limit states. When it has met all states, it looks for one without a reachable end.
-func Search[S any, K comparable, E any](m Machine[S, K, E], limit int) Result[S, E] {
+func Search[S any, K comparable, E any](m Machine[S, K, E], limit int) Report {
 	x := search[S, K, E]{m, []node[E]{{parent: -1}}, map[K]int32{m.Key(m.Start): 0}}
 	open := []S{m.Start} // the states of the nodes from at on
 	var terminal []int32
 	for at := int32(0); len(open) > 0; at++ {
 		if len(x.nodes) >= limit {
-			return Result[S, E]{States: len(x.nodes), Depth: int(x.nodes[at].depth)}
+			return Report{States: len(x.nodes), Depth: int(x.nodes[at].depth)}
 		}
 		s := open[0]
 		possible, met := x.expand(at, s)
@@ -81,7 +82,7 @@ func Search[S any, K comparable, E any](m Machine[S, K, E], limit int) Result[S,
 			return x.violated(i, NoEnd)
 		}
 	}
-	return Result[S, E]{Complete: true, States: len(x.nodes), Depth: int(x.nodes[len(x.nodes)-1].depth)}
+	return Report{Complete: true, States: len(x.nodes), Depth: int(x.nodes[len(x.nodes)-1].depth)}
 }
 
 // expand takes every step that is possible in s, the state of node at. met are the states
@@ -125,43 +126,28 @@ func (x *search[S, K, E]) endless(terminal []int32) int32 {
 
 // violated is the result for a violation at node i. Its trace is replayed for the state to
 // which it leads.
-func (x *search[S, K, E]) violated(i int32, violation string) Result[S, E] {
-	r := Result[S, E]{Violation: violation, Complete: true, States: len(x.nodes), Depth: int(x.nodes[i].depth), Last: x.m.Start}
+func (x *search[S, K, E]) violated(i int32, violation string) Report {
+	r, last := Report{Violation: violation, Complete: true, States: len(x.nodes), Depth: int(x.nodes[i].depth)}, x.m.Start
 	var path []int32
 	for ; x.nodes[i].parent >= 0; i = x.nodes[i].parent {
 		path = append(path, i)
 	}
 	slices.Reverse(path)
 	for _, i := range path {
-		r.Trace = append(r.Trace, x.nodes[i].step)
-		from, reached := r.Last, false
+		r.Trace = append(r.Trace, fmt.Sprint(x.nodes[i].step))
+		from, reached := last, false
 		x.m.Next(from, func(_ E, to S) {
 			if !reached && x.index[x.m.Key(to)] == i {
-				r.Last, reached = to, true
+				last, reached = to, true
 			}
 		})
 	}
+	state := fmt.Sprint(last)
+	if x.m.Describe != nil {
+		state = x.m.Describe(last)
+	}
+	r.Trace = append(r.Trace, "("+state+")")
 	return r
-}
-
-// Report is a [Result] for a reader.
-type Report struct {
-	Violation     string // "" if there was none
-	Complete      bool   // false: the search stopped at its limit and found nothing until then
-	States, Depth int
-	Trace         []string // one line a step, and the violating state
-}
-
-// Report describes r. describe puts the violating state into words.
-func (r Result[S, E]) Report(describe func(S) string) Report {
-	out := Report{Violation: r.Violation, Complete: r.Complete, States: r.States, Depth: r.Depth}
-	for _, step := range r.Trace {
-		out.Trace = append(out.Trace, fmt.Sprint(step))
-	}
-	if r.Violation != "" {
-		out.Trace = append(out.Trace, "("+describe(r.Last)+")")
-	}
-	return out
 }
 
 // String is one line, and the trace if there is one.

@@ -2,6 +2,7 @@ package modelcheck
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,6 +15,7 @@ type jugs struct{ three, five int }
 func riddle(violation, end int) Machine[jugs, string, string] {
 	return Machine[jugs, string, string]{
 		Key:      func(s jugs) string { return fmt.Sprint(s) },
+		Describe: func(s jugs) string { return fmt.Sprintf("%d of 5, %d of 3", s.five, s.three) },
 		Terminal: func(s jugs) bool { return s.five == end },
 		Violation: func(s jugs, possible []string) string {
 			if s.five == violation {
@@ -37,11 +39,11 @@ func riddle(violation, end int) Machine[jugs, string, string] {
 func TestSearchFindsAShortestTrace(t *testing.T) {
 	t.Parallel()
 	got := Search(riddle(4, 0), 1000)
-	want := []string{"fill 5", "5 to 3", "empty 3", "5 to 3", "fill 5", "5 to 3"}
-	if diff := cmp.Diff(want, got.Trace); diff != "" || got.Violation != "measured, 6 steps possible" || got.Depth != 6 || got.Last != (jugs{3, 4}) {
-		t.Errorf("got %q at depth %d in %v, want measured at 6 in {3 4}; trace -want +got:\n%s", got.Violation, got.Depth, got.Last, diff)
+	want := []string{"fill 5", "5 to 3", "empty 3", "5 to 3", "fill 5", "5 to 3", "(4 of 5, 3 of 3)"}
+	if diff := cmp.Diff(want, got.Trace); diff != "" || got.Violation != "measured, 6 steps possible" || got.Depth != 6 {
+		t.Errorf("got %q at depth %d, want measured at 6; trace -want +got:\n%s", got.Violation, got.Depth, diff)
 	}
-	if text := got.Report(func(s jugs) string { return fmt.Sprint(s.five) }).String(); text[len(text)-8:] != "  7. (4)" {
+	if text := got.String(); !strings.HasSuffix(text, "\n  7. (4 of 5, 3 of 3)") {
 		t.Errorf("report: got %s, want the state in its last line", text)
 	}
 }
@@ -81,8 +83,8 @@ func TestSearchFindsAStateWithoutAnEnd(t *testing.T) {
 		},
 	}
 	got := Search(fork, 100)
-	if diff := cmp.Diff([]string{"off"}, got.Trace); diff != "" || got.Violation != NoEnd || got.Last != 3 {
-		t.Errorf("got %q in %d, want %q in 3; trace -want +got:\n%s", got.Violation, got.Last, NoEnd, diff)
+	if diff := cmp.Diff([]string{"off", "(3)"}, got.Trace); diff != "" || got.Violation != NoEnd {
+		t.Errorf("got %q, want %q; trace -want +got:\n%s", got.Violation, NoEnd, diff)
 	}
 	fork.Terminal = nil
 	if got := Search(fork, 100); got.Violation != "" || !got.Complete {
@@ -109,7 +111,7 @@ func TestTracesLeadThroughRepresentatives(t *testing.T) {
 			return ""
 		},
 	}
-	if got := Search(m, 100); got.Last != 32 || cmp.Diff([]string{"a", "a"}, got.Trace) != "" {
-		t.Errorf("got %d by %v, want 32 by a, a", got.Last, got.Trace)
+	if diff := cmp.Diff([]string{"a", "a", "(32)"}, Search(m, 100).Trace); diff != "" {
+		t.Errorf("trace (-want +got):\n%s", diff)
 	}
 }

@@ -73,14 +73,14 @@ func Check(r Run) (Report, error) {
 		limit = 50_000_000
 	}
 	p := &protocol{Run: r}
-	found := modelcheck.Search(p.machine(p.next), limit).Report(state.describe)
+	found := modelcheck.Search(p.machine(p.next), limit)
 	return Report{cmp.Or(Verdict(found.Violation), Holds), found}, nil
 }
 
 // machine is the input of [modelcheck.Search]; next is [protocol.next] or wraps it.
 func (p *protocol) machine(next func(state, emit)) modelcheck.Machine[state, state, step] {
 	return modelcheck.Machine[state, state, step]{
-		Start: p.start(), Key: p.key, Next: next,
+		Start: p.start(), Key: p.key, Next: next, Describe: state.describe,
 		Violation: func(s state, enabled []step) string {
 			if v := p.evaluate(s, enabled); v != Holds {
 				return string(v)

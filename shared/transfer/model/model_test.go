@@ -34,8 +34,8 @@ const maxStates = 20_000_000
 func explore[S comparable](m machine[S], describe func(S) string) modelcheck.Report {
 	return modelcheck.Search(modelcheck.Machine[S, S, string]{
 		Start: m.start(), Key: func(s S) S { return s }, Next: m.next, Terminal: m.ended,
-		Violation: func(s S, _ []string) string { return m.wrong(s) },
-	}, maxStates).Report(describe)
+		Violation: func(s S, _ []string) string { return m.wrong(s) }, Describe: describe,
+	}, maxStates)
 }
 
 // line formats a step or a state as a line of the report.

@@ -213,8 +213,8 @@ func checkBroadcasts(r broadcastRules) modelcheck.Report {
 	return modelcheck.Search(modelcheck.Machine[broadcastState, broadcastState, string]{
 		Start: broadcastState{task: true, crashes: 2, refusals: 2, cancels: 1}, Key: func(s broadcastState) broadcastState { return s },
 		Next: broadcasts{r}.next, Terminal: func(s broadcastState) bool { return s.state == rowEnded },
-		Violation: func(s broadcastState, _ []string) string { return s.violation() },
-	}, maxStates).Report(broadcastState.violation)
+		Violation: func(s broadcastState, _ []string) string { return s.violation() }, Describe: broadcastState.violation,
+	}, maxStates)
 }
 
 // The row never has the outcome of another version, and every run ends without the sweep.

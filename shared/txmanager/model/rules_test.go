@@ -64,6 +64,6 @@ func Check(r Rules, b Budget) modelcheck.Report {
 	p := protocol{r, b}
 	return modelcheck.Search(modelcheck.Machine[state, state, string]{
 		Start: p.start(), Key: func(s state) state { return s }, Next: p.next, Terminal: state.isTerminal,
-		Violation: func(s state, _ []string) string { return s.violation() },
-	}, maxStates).Report(func(s state) string { return s.violation() })
+		Violation: func(s state, _ []string) string { return s.violation() }, Describe: func(s state) string { return s.violation() },
+	}, maxStates)
 }

@@ -139,13 +139,13 @@ const maxStates = 20_000_000
 // Check visits every interleaving within r.Budget and reports the first violation.
 func Check(r Run) modelcheck.Report {
 	p := &protocol{r}
-	return modelcheck.Search(p.machine(p.next), maxStates).Report(state.describe)
+	return modelcheck.Search(p.machine(p.next), maxStates)
 }
 
 // machine is the input of [modelcheck.Search]; next is [protocol.next] or wraps it.
 func (p *protocol) machine(next func(state, emit)) modelcheck.Machine[state, state, step] {
 	return modelcheck.Machine[state, state, step]{
-		Start: p.start(), Key: p.key, Next: next,
+		Start: p.start(), Key: p.key, Next: next, Describe: state.describe,
 		Violation: func(s state, possible []step) string { return string(p.verdict(&s, possible)) },
 	}
 }
