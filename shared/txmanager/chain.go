@@ -305,14 +305,6 @@ type NodeAnswer struct {
 	Class SendClass `json:"answer"`
 }
 
-// EachAnswer lists the nodes' answers.
-func (r SendResult) EachAnswer() []NodeAnswer {
-	if r.Answers != nil {
-		return r.Answers
-	}
-	return []NodeAnswer{{r.Node, r.Class}}
-}
-
 // Acknowledged reports whether a node holds the bytes.
 func (r SendResult) Acknowledged() bool {
 	return r.Class == SendAccepted || r.Class == SendAlreadyKnown

@@ -1,6 +1,7 @@
 package txmanager
 
 import (
+	"cmp"
 	"encoding/json"
 	"math/big"
 	"slices"
@@ -123,22 +124,12 @@ func (g *GasParams) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-type decimalText struct{ big.Int }
+// decimalText is a big.Int that JSON has as a string.
+type decimalText big.Int
 
-func (b *decimalText) UnmarshalJSON(text []byte) error {
-	var s string
-	if err := json.Unmarshal(text, &s); err != nil {
-		return err
-	}
-	return b.Int.UnmarshalText([]byte(s))
-}
+func (b *decimalText) UnmarshalText(text []byte) error { return (*big.Int)(b).UnmarshalText(text) }
 
-func (b *decimalText) int() *big.Int {
-	if b == nil {
-		return new(big.Int)
-	}
-	return &b.Int
-}
+func (b *decimalText) int() *big.Int { return cmp.Or((*big.Int)(b), new(big.Int)) }
 
 // WorstCostWei is the most that the version can take from the account, in wei.
 func (g GasParams) WorstCostWei() *big.Int { return new(big.Int).Add(g.FeeWei(), g.ValueWei) }

@@ -44,22 +44,18 @@ const (
 	WaitFinality    WaitCause = "FINALITY"       // its block is not final
 )
 
-var (
-	storedCauses = []WaitCause{
+// StoredCauses lists the causes that the constraint wait_cause_is_known allows.
+func StoredCauses() []WaitCause {
+	return []WaitCause{
 		WaitBalance, WaitGasEstimate, WaitFeeCeiling, WaitOwnBounds, WaitPolicy, WaitDeferred, WaitPredecessor, WaitHandler, WaitSigner, WaitMACKey,
 		WaitMACService, WaitNodes, WaitNodesDiffer, WaitSuspected, WaitAccountCode, WaitLostNonces, WaitGasBump, WaitNodeRefuses, WaitForOperator,
 	}
-	derivedCauses = []WaitCause{
-		WaitProtect, WaitSuspended, WaitHeld, WaitWindowFull, WaitEarlier, WaitNext, WaitReservation, WaitBroadcast, WaitInclusion, WaitFinality,
-	}
-)
-
-// StoredCauses lists the causes that the constraint wait_cause_is_known allows.
-func StoredCauses() []WaitCause { return storedCauses }
+}
 
 // WaitCauses lists every cause, the stored ones first.
 func WaitCauses() []WaitCause {
-	return append(storedCauses[:len(storedCauses):len(storedCauses)], derivedCauses...)
+	return append(StoredCauses(),
+		WaitProtect, WaitSuspended, WaitHeld, WaitWindowFull, WaitEarlier, WaitNext, WaitReservation, WaitBroadcast, WaitInclusion, WaitFinality)
 }
 
 // Wait is why a transaction waits. The zero value is no wait.

@@ -133,7 +133,7 @@ func (h *env) openWorker() {
 			Timing: session.Timing{Lease: storetest.Rules, CallTimeout: 5 * time.Second, IterationsEndAfter: 30 * time.Second},
 			Node:   "test", Log: slog.New(slog.DiscardHandler),
 		},
-		Signer: local,
+		SignerNamed: func(string) txmanager.Signer { return local },
 	}
 }
 

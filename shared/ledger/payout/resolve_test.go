@@ -74,8 +74,8 @@ func TestResolveEndsThePayoutInEveryState(t *testing.T) {
 	}{
 		{"QUEUED", func(*env, transfer.Transfer) {}, "FAILED/CANCELLED", "FAILED/CANCELLED", transfer.RolledBack},
 		{"IN_FLIGHT", func(h *env, x transfer.Transfer) {
-			elsewhere := &elsewhere{Signer: h.worker.Signer, silent: true}
-			h.worker.Signer = elsewhere
+			elsewhere := &elsewhere{Signer: h.worker.SignerNamed("local"), silent: true}
+			h.worker.SignerNamed = func(string) txmanager.Signer { return elsewhere }
 			h.await("it has a nonce", func() bool {
 				_ = h.worker.ServeSubmitter(h.t.Context(), h.payer, txmanager.KindAdvance) // the signer does not answer, so Serve fails
 				return h.managed(x.ReqID) == "IN_FLIGHT"

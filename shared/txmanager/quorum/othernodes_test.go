@@ -25,11 +25,11 @@ func TestNothingIsAllocatedFromBelowASuspicion(t *testing.T) {
 		"at its block":                {txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 100)), txtest.Block('a', 90)), true, true},
 		"past it, with a final block": {txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 101)), txtest.Block('a', 90)), true, true},
 	} {
-		check.Equal(t, name+": allocation", rules.AllocationBlocked(w, nil, c.view).Reason == "", c.may)
+		check.Equal(t, name+": allocation", rules.AllocationBlocked(w, c.view).Reason == "", c.may)
 		check.Equal(t, name+": trust", rules.EvaluateViolation(w, c.view).ClearSuspected, c.trust)
 		p := &txtest.Panel{Views: txtest.OfNodes(c.view, c.view, c.view), Needed: 2}
-		if v := looks(t, p, w, txtest.Asking(w)); (rules.AllocationBlocked(w, nil, v).Reason == "") != c.may || rules.EvaluateViolation(w, v).ClearSuspected != c.trust {
-			t.Errorf("%s, three nodes: got %q and trust %v, want allocation %v and trust %v", name, rules.AllocationBlocked(w, nil, v).Reason, rules.EvaluateViolation(w, v).ClearSuspected, c.may, c.trust)
+		if v := looks(t, p, w, txtest.Asking(w)); (rules.AllocationBlocked(w, v).Reason == "") != c.may || rules.EvaluateViolation(w, v).ClearSuspected != c.trust {
+			t.Errorf("%s, three nodes: got %q and trust %v, want allocation %v and trust %v", name, rules.AllocationBlocked(w, v).Reason, rules.EvaluateViolation(w, v).ClearSuspected, c.may, c.trust)
 		}
 	}
 }

@@ -84,7 +84,7 @@ func TestOneNodeOpensNothingAlone(t *testing.T) {
 		if c.opens && c.quorum > 1 && got.Suspect != nil && got.Suspect.AgreedBy == "" {
 			t.Errorf("%s: evidence names nobody who bears it out", name)
 		}
-		if c.doubt && rules.AllocationBlocked(w, nil, v).Reason == "" {
+		if c.doubt && rules.AllocationBlocked(w, v).Reason == "" {
 			t.Errorf("%s: got a nonce allocated, want none while nodes do not agree", name)
 		}
 	}
@@ -287,7 +287,7 @@ func TestClearingASuspicionNeedsAQuorum(t *testing.T) {
 		if got.ClearSuspected != c.trust || (got.OpenIncident != nil) != c.opens {
 			t.Errorf("%s: got trust %v, PROTECT %v by %s; want %v and %v", name, got.ClearSuspected, got.OpenIncident, v.Node, c.trust, c.opens)
 		}
-		check.Equal(t, name+": allocation waiting", rules.AllocationBlocked(w, nil, v).Reason != "", c.waits)
+		check.Equal(t, name+": allocation waiting", rules.AllocationBlocked(w, v).Reason != "", c.waits)
 	}
 }
 

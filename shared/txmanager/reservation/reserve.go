@@ -61,11 +61,8 @@ func Reserve(ctx context.Context, w *session.Service, s txmanager.Submitter, r t
 // planReservations assigns a nonce to each request, or returns the reason why it cannot.
 func planReservations(t *session.Session, r txmanager.ReserveRequest, v txmanager.ChainObservation) (all []txmanager.NewReservation, reason string) {
 	w := t.State
-	if reason = rules.AllocationBlocked(w, w.Open, v).Reason; reason != "" {
+	if reason = rules.AllocationBlocked(w, v).Reason; reason != "" {
 		return nil, reason
-	}
-	if seen := rules.FindViolation(w, v); seen != nil {
-		return nil, seen.Description
 	}
 	slots := rules.FreeSlots(w, len(r.Requests))
 	if len(slots) < len(r.Requests) {

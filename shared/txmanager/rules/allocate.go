@@ -26,7 +26,7 @@ type AllocationPlan struct {
 
 // AllocationBlocked is why no nonce can be allocated now. PROTECT and a suspension have a reason
 // and no cause: the submitter's state is the cause.
-func AllocationBlocked(w txmanager.SubmitterState, unsettled []txmanager.Tx, v txmanager.ChainObservation) txmanager.Wait {
+func AllocationBlocked(w txmanager.SubmitterState, v txmanager.ChainObservation) txmanager.Wait {
 	first := NextSlots(w).First
 	switch a := v.Account; {
 	case w.Protected:
@@ -48,7 +48,13 @@ func AllocationBlocked(w txmanager.SubmitterState, unsettled []txmanager.Tx, v t
 	case a.LatestCount < w.LowestOpenNonce(), v.Head.Number < w.FinalHead:
 		return txmanager.Wait{Cause: txmanager.WaitNodes, Reason: "the node lags behind the last final block"}
 	}
-	return txmanager.WaitFor(txmanager.WaitPredecessor, unacknowledgedReason(unsettled, first))
+	if reason := unacknowledgedReason(w.Open, first); reason != "" {
+		return txmanager.Wait{Cause: txmanager.WaitPredecessor, Reason: reason}
+	}
+	if seen := FindViolation(w, v); seen != nil {
+		return txmanager.Wait{Cause: txmanager.WaitSuspected, Reason: seen.Description}
+	}
+	return txmanager.Wait{}
 }
 
 // unacknowledgedReason is why nothing may be allocated from nonce n on: no node has acknowledged a

@@ -208,7 +208,7 @@ func TestWhatForbidsAllocation(t *testing.T) {
 		if c.change != nil {
 			c.change(&s)
 		}
-		got := AllocationBlocked(s.w, s.w.Open, s.v)
+		got := AllocationBlocked(s.w, s.v)
 		if (got.Reason == "") != (c.want == "") || !strings.Contains(got.Reason, c.want) || got.Cause != c.cause {
 			t.Errorf("%s: got %+v, want %q in the reason, and cause %q", c.name, got, c.want, c.cause)
 		}

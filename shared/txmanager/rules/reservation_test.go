@@ -80,7 +80,7 @@ func TestIntentGetsAReleasedNonce(t *testing.T) {
 	w := txtest.Queue(txtest.StateOf(4, 7, txtest.Pending(4), txtest.Lent(5, txmanager.Recyclable, time.Minute), txtest.UsedBy(txtest.Submitted(6))), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"))
 	v := txtest.ViewOf(w, txtest.Block('a', 100))
 	v.Account.PendingCount = 5
-	if reason := AllocationBlocked(w, w.Open, v).Reason; reason != "" {
+	if reason := AllocationBlocked(w, v).Reason; reason != "" {
 		t.Fatalf("may allocate: got %q", reason)
 	}
 	// Exactly enough for the open transactions except the reservation, and for the intent.
@@ -119,7 +119,7 @@ func TestReleasedNonceSeenOnChainIsNotReused(t *testing.T) {
 	} {
 		v := txtest.ViewOf(w, txtest.Block('a', 100))
 		v.Account.LatestCount, v.Account.PendingCount = c.latest, c.pending
-		if got := AllocationBlocked(w, w.Open, v).Reason; (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+		if got := AllocationBlocked(w, v).Reason; (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: got %q, want %q in it", name, got, c.want)
 		}
 	}
@@ -238,7 +238,7 @@ func TestNothingIsSentAheadOfAReservation(t *testing.T) {
 	w.Open[0] = txtest.UsedBy(timed(txtest.Submitted(5), txtest.In(0), txtest.In(0)))
 	v = txtest.ViewOf(w, txtest.Block('a', 100))
 	check.Same(t, "once it is used: sent", rulesOf(3).Evaluate(w, txtest.Asking(w), v).ClaimedIDs(), []string{"tx-5", "tx-6"})
-	if got := AllocationBlocked(txtest.StateOf(4, 6, txtest.Lent(5, txmanager.Reserved, time.Minute)), []txmanager.Tx{txtest.Lent(5, txmanager.Reserved, time.Minute)}, v).Reason; got == "" {
+	if got := AllocationBlocked(txtest.StateOf(4, 6, txtest.Lent(5, txmanager.Reserved, time.Minute)), v).Reason; got == "" {
 		t.Error("above a reservation: got an allocation allowed")
 	}
 }

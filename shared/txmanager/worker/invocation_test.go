@@ -37,6 +37,11 @@ func (s testSigner) Sign(_ context.Context, _ txmanager.Submitter, tx txmanager.
 
 func (s testSigner) InProcess(txmanager.Submitter) bool { return s.inProcess }
 
+// only is one signer for all registrations.
+func only(s txmanager.Signer) func(string) txmanager.Signer {
+	return func(string) txmanager.Signer { return s }
+}
+
 // signsNonce signs with bytes that name the nonce.
 func signsNonce(nonce uint64) (txmanager.Signed, error) {
 	return txmanager.Signed{Hash: txtest.VersionHash(nonce, 2), Raw: []byte{'s', byte(nonce)}}, nil
@@ -143,7 +148,7 @@ func TestHandlersCallsFailByAQuorum(t *testing.T) {
 func TestFailedSigningMakesTheRightTransactionWait(t *testing.T) {
 	t.Parallel()
 	w := txtest.Queue(txtest.StateOf(2, 5), txtest.Queued(1, "junk"), txtest.Queued(2, "pay"))
-	tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), nil), Signer: keyAway}, w)
+	tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), nil), SignerNamed: only(keyAway)}, w)
 	p := tn.planUnsigned(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), true)
 	var moved []string
 	for _, m := range p.Transitions {

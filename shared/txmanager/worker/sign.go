@@ -82,11 +82,7 @@ func (t *invocation) planUnsigned(ctx context.Context, v txmanager.ChainObservat
 func (t *invocation) planQueue(ctx context.Context, v txmanager.ChainObservation) rules.AllocationPlan {
 	w := t.State
 	var p rules.AllocationPlan
-	why := rules.AllocationBlocked(w, w.Open, v)
-	if seen := rules.FindViolation(w, v); why.Reason == "" && seen != nil {
-		why = txmanager.Wait{Cause: txmanager.WaitSuspected, Reason: seen.Description}
-	}
-	if why.Reason != "" {
+	if why := rules.AllocationBlocked(w, v); why.Reason != "" {
 		p.Transitions = rules.WaitAtHead(w, why, t.Rules.AfterBlocks(1, v.Head, w.DatabaseTime()))
 		return p
 	}
@@ -148,9 +144,6 @@ func (t *invocation) planServed(v txmanager.ChainObservation) rules.AllocationPl
 
 // signer is the signer that holds the submitter's key.
 func (t *invocation) signer() txmanager.Signer {
-	if t.worker.SignerNamed == nil {
-		return t.worker.Signer
-	}
 	return t.worker.SignerNamed(t.State.Signer)
 }
 
@@ -285,7 +278,9 @@ func (t *invocation) send(ctx context.Context, txs []txmanager.Tx, again []strin
 	}
 	t.CrashPoint("sent")
 	for i, res := range results { // before a class is resolved
-		results[i].Answers = res.EachAnswer()
+		if res.Answers == nil {
+			results[i].Answers = []txmanager.NodeAnswer{{Node: res.Node, Class: res.Class}}
+		}
 	}
 	t.resolveNonceTooLow(ctx, txs, results)
 	before := rules.SetOf(again)

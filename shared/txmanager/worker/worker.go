@@ -20,8 +20,8 @@ import (
 type Worker struct {
 	session.Service
 	Limits Limits
-	Signer txmanager.Signer
-	// SignerNamed returns the signer that a registration names. nil: Signer signs for all.
+
+	// SignerNamed returns the signer that a registration names.
 	SignerNamed func(signer string) txmanager.Signer
 
 	// Handlers make the transactions of requests that name a handler.

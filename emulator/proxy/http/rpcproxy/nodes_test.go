@@ -254,7 +254,7 @@ func TestSendsGoToAll(t *testing.T) {
 func (s *several) wantAnswers(t *testing.T, got txmanager.SendResult, takes bool) {
 	t.Helper()
 	classes := make(map[string]txmanager.SendClass)
-	for _, a := range got.EachAnswer() {
+	for _, a := range got.Answers {
 		classes[a.Node] = a.Class
 	}
 	third, answered := classes[s.proxies[2].URL()[len("http://"):]]
