@@ -72,7 +72,7 @@ func TestPropertyReplacementFees(t *testing.T) {
 		if random.IntN(3) > 0 && !market.Legacy {
 			caps.TipWei = some(1500)
 		}
-		g, refused := ReplacementFees(last, market, ReplaceFactor, caps)
+		g, refused := ReplacementFees(last, market, caps)
 		what := fmt.Sprintf("case %d: %+v over %+v at %+v within %+v, %q", i, g, last, market, caps, refused)
 		tenth := func(now, before *big.Int) bool {
 			return new(big.Int).Mul(now, big.NewInt(10)).Cmp(new(big.Int).Mul(before, big.NewInt(11))) >= 0 && now.Cmp(before) > 0

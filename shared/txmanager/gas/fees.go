@@ -42,9 +42,7 @@ func (r Limits) FirstVersionFees(call txmanager.Call, gas uint64, a txmanager.Ac
 // ClampToCeiling lowers both fees to fees.maxFeePerGas. Both are upper limits: below the base fee
 // the transaction waits.
 func (r Limits) ClampToCeiling(p txmanager.GasParams) txmanager.GasParams {
-	p.FeeCapWei = txmanager.LowerLimit(p.FeeCapWei, r.MaxFeePerGasWei)
-	p.TipCapWei = txmanager.LowerLimit(p.TipCapWei, p.FeeCapWei)
-	return p
+	return FeeCaps{FeeWei: r.MaxFeePerGasWei}.lower(p)
 }
 
 // leastFee is the lowest fee that a block accepts now. On a chain without EIP-1559 no rule defines

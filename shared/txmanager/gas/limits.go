@@ -60,18 +60,13 @@ func (r Limits) MaxTip(b txmanager.Bounds, a txmanager.Account) *big.Int {
 }
 
 // ClampFees lowers p's fee cap and tip to what b and the deployment allow. Both are upper limits:
-// below the base fee the transaction waits. On a chain without EIP-1559 the tip is the price
-// itself.
+// below the base fee the transaction waits.
 func (r Limits) ClampFees(b txmanager.Bounds, p txmanager.GasParams, a txmanager.Account) txmanager.GasParams {
+	caps := FeeCaps{TipWei: r.MaxTip(b, a)}
 	if limit := txmanager.LowerLimit(b.MaxFeeOfTx(), r.TxFeeCapWei); limit != nil {
-		p.FeeCapWei = txmanager.LowerLimit(p.FeeCapWei, new(big.Int).Div(limit, new(big.Int).SetUint64(max(p.Gas, 1))))
+		caps.FeeWei = new(big.Int).Div(limit, new(big.Int).SetUint64(max(p.Gas, 1)))
 	}
-	if p.Legacy {
-		p.TipCapWei = p.FeeCapWei
-		return p
-	}
-	p.TipCapWei = txmanager.LowerLimit(txmanager.LowerLimit(p.TipCapWei, r.MaxTip(b, a)), p.FeeCapWei)
-	return p
+	return caps.lower(p)
 }
 
 // SignedFeesReason is why bytes signed elsewhere are above b or the deployment's fee limit for one

@@ -18,17 +18,26 @@ const (
 	ReplaceFactor int64 = 1125
 )
 
-// FeeCaps are the limits of a replacement's fees, in wei per gas; nil: no limit.
+// FeeCaps are limits of a version's fees, in wei per gas; nil: no limit.
 type FeeCaps struct{ FeeWei, TipWei *big.Int }
 
+// lower is g with its fees lowered to the limits. On a chain without EIP-1559 the tip is the price itself.
+func (c FeeCaps) lower(g txmanager.GasParams) txmanager.GasParams {
+	g.FeeCapWei = txmanager.LowerLimit(g.FeeCapWei, c.FeeWei)
+	if g.TipCapWei = txmanager.LowerLimit(txmanager.LowerLimit(g.TipCapWei, c.TipWei), g.FeeCapWei); g.Legacy {
+		g.TipCapWei = g.FeeCapWei
+	}
+	return g
+}
+
 // ReplacementFees returns the fees of a version that replaces one with the fees last. Both fees
-// are last's times factor (in thousandths, rounded up), and at least the market's. Then they are
+// are last's times [ReplaceFactor], rounded up, and at least the market's. Then they are
 // lowered to caps. A chain without EIP-1559 has one price, which is in both fees.
 //
 // refused is the reason why nodes would not accept the lowered fees, or "". If both fees of last
 // are zero, no version exists yet: then the market's fee must be within caps.
-func ReplacementFees(last, market txmanager.GasParams, factor int64, caps FeeCaps) (g txmanager.GasParams, refused string) {
-	return limitReplacement(last, raiseFees(last, market, factor), caps)
+func ReplacementFees(last, market txmanager.GasParams, caps FeeCaps) (g txmanager.GasParams, refused string) {
+	return limitReplacement(last, raiseFees(last, market, ReplaceFactor), caps)
 }
 
 // raiseFees are last's fees times factor, and at least the market's.
@@ -45,19 +54,11 @@ func raiseFees(last, market txmanager.GasParams, factor int64) txmanager.GasPara
 // limitReplacement lowers the fees of g to caps. refused is the reason why nodes would not accept them
 // in place of last's, or "".
 func limitReplacement(last, g txmanager.GasParams, caps FeeCaps) (_ txmanager.GasParams, refused string) {
-	if g.Legacy {
-		caps.TipWei = nil
-	}
 	needFee, needTip := Thousandths(last.FeeCapWei, nodesDemand), Thousandths(last.TipCapWei, nodesDemand)
 	if last.FeeCapWei.Sign() == 0 { // no version yet
 		needFee, needTip = g.FeeCapWei, new(big.Int)
 	}
-	g.FeeCapWei = txmanager.LowerLimit(g.FeeCapWei, caps.FeeWei)
-	g.TipCapWei = txmanager.LowerLimit(txmanager.LowerLimit(g.TipCapWei, caps.TipWei), g.FeeCapWei)
-	if g.Legacy {
-		g.TipCapWei = g.FeeCapWei
-	}
-	switch {
+	switch g = caps.lower(g); {
 	case g.FeeCapWei.Cmp(needFee) < 0:
 		return g, fmt.Sprintf("a replacement must offer at least %s wei per gas, a tenth more than the last version, and only %s is allowed", needFee, g.FeeCapWei)
 	case g.TipCapWei.Cmp(needTip) < 0:

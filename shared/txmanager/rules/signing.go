@@ -257,7 +257,7 @@ func Unproved(t txmanager.Tx) txmanager.Wait {
 // replacementVersion is t's own call with fees that can replace its last version.
 func (r Rules) replacementVersion(b txmanager.Bounds, t txmanager.Tx, chain txmanager.ChainConnector, v txmanager.ChainObservation) (SigningJob, txmanager.Wait) {
 	caps := gas.FeeCaps{FeeWei: r.MaxReplacementFee(b, t.Gas.Gas), TipWei: b.TipWei}
-	params, refused := gas.ReplacementFees(*t.Gas, gas.CompleteFees(txmanager.Call{}, t.Gas.Gas, v.Account), gas.ReplaceFactor, caps)
+	params, refused := gas.ReplacementFees(*t.Gas, gas.CompleteFees(txmanager.Call{}, t.Gas.Gas, v.Account), caps)
 	if refused != "" {
 		return SigningJob{}, txmanager.Wait{Cause: txmanager.WaitFeeCeiling, Reason: refused + " by 8/9 of nonce.placeholderMaxFeePerGas, 81/64 of fees.maxFeePerTx, or the submitter's policy"}
 	}
@@ -282,7 +282,7 @@ func (r Rules) placeholderVersion(t txmanager.Tx, v txmanager.ChainObservation) 
 	if t.Gas != nil {
 		last = *t.Gas
 	}
-	params, refused := gas.ReplacementFees(last, gas.CompleteFees(txmanager.Call{}, last.Gas, v.Account), gas.ReplaceFactor, gas.FeeCaps{FeeWei: r.PlaceholderFeeCapWei})
+	params, refused := gas.ReplacementFees(last, gas.CompleteFees(txmanager.Call{}, last.Gas, v.Account), gas.FeeCaps{FeeWei: r.PlaceholderFeeCapWei})
 	if refused != "" {
 		return SigningJob{}, txmanager.Wait{Cause: txmanager.WaitFeeCeiling, Reason: refused + " by nonce.placeholderMaxFeePerGas"}
 	}
