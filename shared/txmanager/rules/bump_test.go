@@ -377,14 +377,14 @@ func TestRestartedTransactionIsSentBeforeItIsReplaced(t *testing.T) {
 	q := txtest.Asking(w)
 	q.FromBlock, q.ToBlock = 100, 103
 	j := r.Evaluate(w, q, txtest.ViewOf(w, txtest.Blocks('b', 100, 102)...))
-	if got := j.ClaimedIDs(); len(got) != 1 || r.IsBumpDue(j.After[0], txtest.Now) || !r.IsBumpDue(j.After[0], txtest.Now.Add(time.Minute)) {
+	if got := j.Rebroadcasts; len(got) != 1 || r.IsBumpDue(j.After[0], txtest.Now) || !r.IsBumpDue(j.After[0], txtest.Now.Add(time.Minute)) {
 		t.Errorf("after a reorg: got %v sent again, a bid due %v; want it sent, and a bid after an interval", got, r.IsBumpDue(j.After[0], txtest.Now))
 	}
 	tx = txtest.Stuck(5)
 	tx.NextBumpAt, tx.RequestedAction, tx.Raw = txtest.Ago(time.Hour), txmanager.ActionRebroadcast, []byte{1}
 	w = txtest.StateOf(1, 6, tx)
 	j = r.Evaluate(w, txtest.Asking(w), txtest.ViewOf(w, txtest.Block('a', 100)))
-	if got := j.ClaimedIDs(); len(got) != 1 || r.IsBumpDue(j.After[0], txtest.Now) {
+	if got := j.Rebroadcasts; len(got) != 1 || r.IsBumpDue(j.After[0], txtest.Now) {
 		t.Errorf("by a decision: got %v sent again, a bid due %v; want it sent, none due", got, r.IsBumpDue(j.After[0], txtest.Now))
 	}
 }
@@ -416,11 +416,11 @@ func TestWithoutAnAnswerTheSameIsSentAgain(t *testing.T) {
 	w := txtest.StateOf(1, 6, tx)
 	v := dear(w)
 	v.Receipts[tx.Versions[0]] = txmanager.ReceiptAnswer{Answer: txmanager.AnswerUnknown}
-	check.Equal(t, "sent again as it is", len(r.Evaluate(w, txtest.Asking(w), v).ClaimedIDs()), 1)
+	check.Equal(t, "sent again as it is", len(r.Evaluate(w, txtest.Asking(w), v).Rebroadcasts), 1)
 	jobs, _ := r.signs(w, v, nil)
 	check.Equal(t, "versions", len(jobs), 0)
 	delete(v.Receipts, tx.Versions[0]) // the query did not cover it
-	check.Equal(t, "not asked: sent again, and no bid in its place", len(r.Evaluate(w, txtest.Asking(w), v).ClaimedIDs()), 0)
+	check.Equal(t, "not asked: sent again, and no bid in its place", len(r.Evaluate(w, txtest.Asking(w), v).Rebroadcasts), 0)
 }
 
 // If a broadcast and a gas bump are both due at a late check, the bump is made in place of the
@@ -434,7 +434,7 @@ func TestDueBumpReplacesADueBroadcast(t *testing.T) {
 	w := txtest.StateOf(1, 6, tx)
 	check.Equal(t, "held", r.PlanNextWork(w), (NextWork{Kind: txmanager.KindResubmit, At: *txtest.Ago(2 * time.Second)}))
 	j := r.Evaluate(w, txtest.Asking(w), dear(w))
-	check.Equal(t, "held: sent again", len(j.ClaimedIDs()), 1)
+	check.Equal(t, "held: sent again", len(j.Rebroadcasts), 1)
 	w.Open = j.After
 	jobs, _ := r.signs(w, dear(w), nil)
 	check.Equal(t, "held no more: versions, in place of the broadcast", len(jobs), 1)

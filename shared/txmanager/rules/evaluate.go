@@ -11,7 +11,7 @@ import (
 type Evaluation struct {
 	After        []txmanager.Tx         // every open transaction after the evaluation, terminal ones included
 	Transitions  []txmanager.Transition // the transactions that change
-	Rebroadcasts []int                  // indexes into after: their rebroadcasts are claimed by their transitions
+	Rebroadcasts []string               // the ids of those whose rebroadcasts are claimed by their transitions
 	FinalHead    uint64                 // the highest block of those that became final
 	Finals       []txmanager.Header     // the blocks of those that became final
 	EndedBy      []txmanager.Receipt    // the receipts that made them final
@@ -22,15 +22,6 @@ type Evaluation struct {
 // Open lists the transactions that still hold an open nonce, by nonce.
 func (j Evaluation) Open() []txmanager.Tx {
 	return slices.DeleteFunc(slices.Clone(j.After), func(t txmanager.Tx) bool { return t.State.Terminal() })
-}
-
-// ClaimedIDs are the ids of the claimed rebroadcasts.
-func (j Evaluation) ClaimedIDs() []string {
-	var ids []string
-	for _, i := range j.Rebroadcasts {
-		ids = append(ids, j.After[i].ID)
-	}
-	return ids
 }
 
 // evaluator evaluates the open transactions, from the lowest nonce up.
@@ -61,7 +52,7 @@ func (r Rules) Evaluate(w txmanager.SubmitterState, q txmanager.ChainQuery, v tx
 		}
 		t, sent, completed := e.decide(i, t)
 		if sent {
-			e.Rebroadcasts = append(e.Rebroadcasts, i)
+			e.Rebroadcasts = append(e.Rebroadcasts, t.ID)
 		}
 		if e.blocker == nil && !sent && !t.IsAcknowledged() && !t.State.Terminal() {
 			e.blocker = &t

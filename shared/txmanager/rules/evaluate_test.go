@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -262,9 +263,9 @@ func TestEvaluationsAreSoundWhateverNodesSay(t *testing.T) {
 			}
 			lowerAreFinal = lowerAreFinal && after.State.Terminal()
 		}
-		for _, i := range j.Rebroadcasts {
-			if x := j.After[i]; x.Receipt != nil || x.State == txmanager.Stuck ||
-				(x.SubmitAttempts != w.Open[i].SubmitAttempts+1 && w.Open[i].Receipt == nil) || (x.SubmitAttempts != 1 && w.Open[i].Receipt != nil) {
+		for i, x := range j.After {
+			if slices.Contains(j.Rebroadcasts, x.ID) && (x.Receipt != nil || x.State == txmanager.Stuck ||
+				(x.SubmitAttempts != w.Open[i].SubmitAttempts+1 && w.Open[i].Receipt == nil) || (x.SubmitAttempts != 1 && w.Open[i].Receipt != nil)) {
 				t.Fatalf("sent again: %+v", x)
 			}
 		}

@@ -52,8 +52,8 @@ func TestClaimIsWrittenBeforeTheBroadcast(t *testing.T) {
 	w := txtest.StateOf(3, 8, txtest.Pending(5), txtest.Submitted(6), txtest.Pending(7))
 	w.Open[1].NextResubmitAt, w.Open[2].NextResubmitAt = nil, txtest.Ago(time.Second)
 	j := rulesOf(3).Evaluate(w, txtest.Asking(w), txtest.ViewOf(w, txtest.Blocks('a', 100, 101)...))
-	check.Same(t, "claimed", j.ClaimedIDs(), []string{"tx-6", "tx-7"})
-	for _, i := range j.Rebroadcasts {
+	check.Same(t, "claimed", j.Rebroadcasts, []string{"tx-6", "tx-7"})
+	for _, i := range []int{1, 2} {
 		before, after := w.Open[i], j.After[i]
 		if after.State != before.State || after.SubmitAttempts != 2 || !after.LastSubmitAt.Equal(txtest.Now) || after.NextResubmitAt.After(txtest.Now) {
 			t.Errorf("%s: got %s, attempt %d, last %v, next %v; want attempt 2, now, due at once", after.ID, after.State, after.SubmitAttempts, after.LastSubmitAt, after.NextResubmitAt)
@@ -124,8 +124,8 @@ func TestNothingIsSentInProtect(t *testing.T) {
 	w.Open[3].SubmitAttempts = 20
 	w.Protected = true
 	j := rulesOf(1).Evaluate(w, txtest.Asking(w), txtest.Finding(txtest.ViewOf(w, txtest.Blocks('a', 100, 101)...), txtest.ReceiptOf(w.Open[0], txtest.Block('a', 100))))
-	if len(j.Rebroadcasts) != 0 || len(j.ClaimedIDs()) != 0 {
-		t.Errorf("got %v sent in PROTECT, want nothing", j.ClaimedIDs())
+	if len(j.Rebroadcasts) != 0 || len(j.Rebroadcasts) != 0 {
+		t.Errorf("got %v sent in PROTECT, want nothing", j.Rebroadcasts)
 	}
 	want := []txmanager.State{txmanager.Confirmed, txmanager.Tracking, txmanager.Submitted, txmanager.Tracking}
 	for i, after := range j.After {

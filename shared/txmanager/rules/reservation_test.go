@@ -237,7 +237,7 @@ func TestNothingIsSentAheadOfAReservation(t *testing.T) {
 	check.Equal(t, "above a reservation: sent", len(rulesOf(3).Evaluate(w, txtest.Asking(w), v).Rebroadcasts), 0)
 	w.Open[0] = txtest.UsedBy(timed(txtest.Submitted(5), txtest.In(0), txtest.In(0)))
 	v = txtest.ViewOf(w, txtest.Block('a', 100))
-	check.Same(t, "once it is used: sent", rulesOf(3).Evaluate(w, txtest.Asking(w), v).ClaimedIDs(), []string{"tx-5", "tx-6"})
+	check.Same(t, "once it is used: sent", rulesOf(3).Evaluate(w, txtest.Asking(w), v).Rebroadcasts, []string{"tx-5", "tx-6"})
 	if got := AllocationBlocked(txtest.StateOf(4, 6, txtest.Lent(5, txmanager.Reserved, time.Minute)), v).Reason; got == "" {
 		t.Error("above a reservation: got an allocation allowed")
 	}

@@ -172,11 +172,11 @@ func (t *invocation) signAndSend(ctx context.Context, v txmanager.ChainObservati
 	if err != nil || out.outdated || out.released {
 		return out, err
 	}
-	ids := slices.Concat(j.ClaimedIDs(), w.SignedIDs(), signed)
+	ids := slices.Concat(j.Rebroadcasts, w.SignedIDs(), signed)
 	if len(ids) == 0 {
 		return t.commit(ctx, txmanager.Commit{}, true)
 	}
-	return t.broadcast(ctx, ids, j.ClaimedIDs(), v.Head)
+	return t.broadcast(ctx, ids, j.Rebroadcasts, v.Head)
 }
 
 // isFirstBroadcastAlone reports whether the window has room for one transaction, and the bytes of
