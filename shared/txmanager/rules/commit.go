@@ -84,12 +84,6 @@ func applyTo(wr txmanager.Commit, list []txmanager.Tx) []txmanager.Tx {
 	return kept
 }
 
-// OnlyBound is wr without the allocations that the store did not bind.
-func OnlyBound(wr txmanager.Commit, done txmanager.CommitResult) txmanager.Commit {
-	wr.Allocations = wr.Allocations[:done.Allocated]
-	return wr
-}
-
 // SetOf is the set of a list's elements.
 func SetOf[T comparable](list []T) map[T]bool {
 	set := make(map[T]bool, len(list))

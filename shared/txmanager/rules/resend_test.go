@@ -124,7 +124,7 @@ func TestNothingIsSentInProtect(t *testing.T) {
 	w.Open[3].SubmitAttempts = 20
 	w.Protected = true
 	j := rulesOf(1).Evaluate(w, txtest.Asking(w), txtest.Finding(txtest.ViewOf(w, txtest.Blocks('a', 100, 101)...), txtest.ReceiptOf(w.Open[0], txtest.Block('a', 100))))
-	if len(j.Rebroadcasts) != 0 || len(j.Rebroadcasts) != 0 {
+	if len(j.Rebroadcasts) != 0 {
 		t.Errorf("got %v sent in PROTECT, want nothing", j.Rebroadcasts)
 	}
 	want := []txmanager.State{txmanager.Confirmed, txmanager.Tracking, txmanager.Submitted, txmanager.Tracking}

@@ -157,7 +157,8 @@ func (t *Session) Commit(ctx context.Context, w txmanager.Commit) (txmanager.Com
 		return written, fmt.Errorf("write for %s: %w", t.State.Submitter(), err)
 	}
 	t.reportCommit(ctx, began, w, written)
-	t.State = rules.AfterCommit(t.State, rules.OnlyBound(w, written))
+	w.Allocations = w.Allocations[:written.Allocated] // the store did not bind the others
+	t.State = rules.AfterCommit(t.State, w)
 	if t.Released = written.Released; t.Released {
 		t.State.Lease.Token = written.Token
 	}

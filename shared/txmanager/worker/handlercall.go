@@ -26,7 +26,7 @@ type handlerCall struct {
 	tx          txmanager.Tx
 	observation txmanager.ChainObservation
 	outdated    bool                // storing that version found a row that another writer changed
-	signed      rules.HandlerResult // the version signed during the call; signed.stored: there is one
+	signed      rules.HandlerResult // the version signed during the call; signed.Stored: there is one
 }
 
 // callDueHandler calls the handler that is due, if any. It first stores a claim of the call. A

@@ -88,6 +88,16 @@ func TestAnIterationCommitsTheHeldBackTimes(t *testing.T) {
 	}
 }
 
+// bindingStore binds so many of the allocations.
+type bindingStore struct {
+	txmanager.Store
+	bound int
+}
+
+func (s bindingStore) Commit(context.Context, txmanager.Commit) (txmanager.CommitResult, error) {
+	return txmanager.CommitResult{Allocated: s.bound}, nil
+}
+
 // H5: of the requested allocations only the bound ones count.
 func TestH05OnlyBoundAllocationsCount(t *testing.T) {
 	t.Parallel()
@@ -99,7 +109,9 @@ func TestH05OnlyBoundAllocationsCount(t *testing.T) {
 		wr.Allocations = append(wr.Allocations, txmanager.Allocation{Tx: q, Nonce: n, Signed: &txmanager.Signed{}})
 	}
 	for bound := range 4 {
-		after := rules.AfterCommit(w, rules.OnlyBound(wr, txmanager.CommitResult{Allocated: bound}))
+		tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), bindingStore{bound: bound})}, w)
+		check.OK(t)(tn.Commit(t.Context(), wr))
+		after := tn.State
 		if len(after.Open) != bound || after.NextNonce != 5+uint64(bound) || len(after.Queue) != 3-bound {
 			t.Errorf("%d bound: got %d held, next %d, %d queued", bound, len(after.Open), after.NextNonce, len(after.Queue))
 		}
