@@ -40,11 +40,8 @@ func TestSearchFindsAShortestTrace(t *testing.T) {
 	t.Parallel()
 	got := Search(riddle(4, 0), 1000)
 	want := []string{"fill 5", "5 to 3", "empty 3", "5 to 3", "fill 5", "5 to 3", "(4 of 5, 3 of 3)"}
-	if diff := cmp.Diff(want, got.Trace); diff != "" || got.Violation != "measured, 6 steps possible" || got.Depth != 6 {
-		t.Errorf("got %q at depth %d, want measured at 6; trace -want +got:\n%s", got.Violation, got.Depth, diff)
-	}
-	if text := got.String(); !strings.HasSuffix(text, "\n  7. (4 of 5, 3 of 3)") {
-		t.Errorf("report: got %s, want the state in its last line", text)
+	if diff := cmp.Diff(want, got.Trace); diff != "" || got.Violation != "measured, 6 steps possible" || got.Depth != 6 || !strings.HasSuffix(got.String(), "\n  7. (4 of 5, 3 of 3)") {
+		t.Errorf("got %s, want measured at 6, and the state in the last line; trace -want +got:\n%s", got, diff)
 	}
 }
 

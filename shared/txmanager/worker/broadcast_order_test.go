@@ -110,7 +110,7 @@ func (c answeringChain) Send(_ context.Context, raws [][]byte) (results []txmana
 func iterationOf(w txmanager.SubmitterState, inProcess bool, answer txmanager.SendClass) (*invocation, *broadcastLog, *answeringChain) {
 	log := &broadcastLog{claims: map[string]int{}, allocated: -1}
 	chain := &answeringChain{Payloads: txtest.Reader(nil), broadcastLog: log, work: w, answer: answer, looks: new([]txmanager.ChainQuery)}
-	worker := &Worker{Service: sessiontest.Service(rulesOf(3), committingStore{broadcastLog: log}), SignerNamed: only(testSigner{inProcess, signsNonce})}
+	worker := &Worker{Service: sessiontest.Service(rulesOf(3), committingStore{broadcastLog: log}), SignerNamed: testSigner{inProcess, signsNonce}.named}
 	worker.Node = "node-1"
 	return invocationBy(worker, session.Session{Chain: chain, Kind: txmanager.KindAdvance, State: w, Began: time.Now()}), log, chain
 }

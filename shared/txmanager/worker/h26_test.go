@@ -21,7 +21,7 @@ func TestH26NothingIsSentAheadOfAHandler(t *testing.T) {
 	made := txtest.Queued(1, "pay")
 	made.Handler = "pay-out"
 	w := txtest.Queue(txtest.StateOf(2, 5), made, txtest.Queued(2, "pay"))
-	tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), nil), SignerNamed: only(testSigner{true, signsNonce}), Handlers: map[string]txmanager.Handler{"pay-out": nil}}, w)
+	tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), nil), SignerNamed: testSigner{true, signsNonce}.named, Handlers: map[string]txmanager.Handler{"pay-out": nil}}, w)
 	p := tn.planUnsigned(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), true)
 	if ids := (txmanager.Commit{Allocations: p.Allocations}).SignedIDs(); len(ids) != 0 || len(p.Allocations) != 1 {
 		t.Errorf("allocated %s: got %v signed and sent in the same round, want nonce 5 alone, without bytes", outline(p), ids)
@@ -41,7 +41,7 @@ func TestH26NothingIsSignedAheadOfWhatCodeDecided(t *testing.T) {
 	regretted.RequestedAction = txmanager.ActionCancel
 	for name, above := range map[string]txmanager.Tx{"a cancel": regretted, "what was never signed": txtest.Bare(6)} {
 		for _, order := range []txmanager.Action{txmanager.ActionWait, txmanager.ActionRebroadcast, txmanager.ActionReplace, txmanager.ActionPlaceholder} {
-			tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), nil), SignerNamed: only(refusing), Resolution: decider{order, "lost"}}, txtest.StateOf(2, 7, txtest.Stuck(5), above))
+			tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), nil), SignerNamed: refusing.named, Resolution: decider{order, "lost"}}, txtest.StateOf(2, 7, txtest.Stuck(5), above))
 			v := txtest.ViewOf(tn.State, txtest.Block('a', 100))
 			v.SelfTransfer = txmanager.Estimate{Outcome: txmanager.Done, Gas: 21_000}
 			j := rules.Evaluation{After: tn.State.Open}
@@ -53,7 +53,7 @@ func TestH26NothingIsSignedAheadOfWhatCodeDecided(t *testing.T) {
 		}
 	}
 	free := txtest.StateOf(2, 7, txtest.Pending(5), txtest.Bare(6))
-	tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), nil), SignerNamed: only(refusing)}, free)
+	tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), nil), SignerNamed: refusing.named}, free)
 	if _, _, err := tn.signDueVersions(t.Context(), txtest.ViewOf(free, txtest.Block('a', 100)), nil); err == nil {
 		t.Error("above what a node holds: got nobody asked, want nonce 6 signed")
 	}
@@ -64,7 +64,7 @@ func TestH26NothingIsSignedAheadOfWhatCodeDecided(t *testing.T) {
 func TestH26NothingIsAllocatedAboveWhatIsStuck(t *testing.T) {
 	t.Parallel()
 	allocated, refused := 0, 0
-	worker := &Worker{Service: sessiontest.Service(rulesOf(3), nil), SignerNamed: only(testSigner{})} // it has no bytes before a nonce is bound
+	worker := &Worker{Service: sessiontest.Service(rulesOf(3), nil), SignerNamed: testSigner{}.named} // it has no bytes before a nonce is bound
 	rapid.Check(t, func(t *rapid.T) {
 		w := txtest.DrawState(t, 5)
 		q, _ := worker.Rules.NextQuery(w, txmanager.KindAdvance, txtest.Reader(nil))

@@ -107,7 +107,7 @@ func TestNoNonceIsBoundForAMissingHandler(t *testing.T) {
 		{"behind what waits", nil, 4, []txmanager.Tx{txtest.Queued(1, "call"), wage}, "q-1 waits"},
 	} {
 		w := txtest.Queue(txtest.StateOf(c.window, 5), c.queue...)
-		tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), nil), SignerNamed: only(testSigner{true, signsNonce}), Handlers: c.has}, w)
+		tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), nil), SignerNamed: testSigner{true, signsNonce}.named, Handlers: c.has}, w)
 		v := txtest.ViewOf(w, txtest.Block('a', 100))
 		v.Estimates = make([]txmanager.Estimate, len(rules.CallsToEstimate(w, tn.Chain)))
 		p := tn.planUnsigned(t.Context(), v, true)

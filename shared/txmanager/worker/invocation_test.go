@@ -37,10 +37,7 @@ func (s testSigner) Sign(_ context.Context, _ txmanager.Submitter, tx txmanager.
 
 func (s testSigner) InProcess(txmanager.Submitter) bool { return s.inProcess }
 
-// only is one signer for all registrations.
-func only(s txmanager.Signer) func(string) txmanager.Signer {
-	return func(string) txmanager.Signer { return s }
-}
+func (s testSigner) named(string) txmanager.Signer { return s }
 
 // signsNonce signs with bytes that name the nonce.
 func signsNonce(nonce uint64) (txmanager.Signed, error) {
@@ -88,16 +85,6 @@ func TestAnIterationCommitsTheHeldBackTimes(t *testing.T) {
 	}
 }
 
-// bindingStore binds so many of the allocations.
-type bindingStore struct {
-	txmanager.Store
-	bound int
-}
-
-func (s bindingStore) Commit(context.Context, txmanager.Commit) (txmanager.CommitResult, error) {
-	return txmanager.CommitResult{Allocated: s.bound}, nil
-}
-
 // H5: of the requested allocations only the bound ones count.
 func TestH05OnlyBoundAllocationsCount(t *testing.T) {
 	t.Parallel()
@@ -109,7 +96,8 @@ func TestH05OnlyBoundAllocationsCount(t *testing.T) {
 		wr.Allocations = append(wr.Allocations, txmanager.Allocation{Tx: q, Nonce: n, Signed: &txmanager.Signed{}})
 	}
 	for bound := range 4 {
-		tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), bindingStore{bound: bound})}, w)
+		log := &broadcastLog{claims: map[string]int{}, allocated: bound}
+		tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), committingStore{broadcastLog: log})}, w)
 		check.OK(t)(tn.Commit(t.Context(), wr))
 		after := tn.State
 		if len(after.Open) != bound || after.NextNonce != 5+uint64(bound) || len(after.Queue) != 3-bound {
@@ -160,7 +148,7 @@ func TestHandlersCallsFailByAQuorum(t *testing.T) {
 func TestFailedSigningMakesTheRightTransactionWait(t *testing.T) {
 	t.Parallel()
 	w := txtest.Queue(txtest.StateOf(2, 5), txtest.Queued(1, "junk"), txtest.Queued(2, "pay"))
-	tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), nil), SignerNamed: only(keyAway)}, w)
+	tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), nil), SignerNamed: keyAway.named}, w)
 	p := tn.planUnsigned(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), true)
 	var moved []string
 	for _, m := range p.Transitions {

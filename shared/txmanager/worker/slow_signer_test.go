@@ -62,7 +62,7 @@ func TestSlowSignerSignsWhatFitsInAnIteration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []uint64
 		w := fullQueue()
-		tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), nil), Limits: limits, SignerNamed: only(testSigner{true, slow(&asked)})}, w)
+		tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), nil), Limits: limits, SignerNamed: testSigner{true, slow(&asked)}.named}, w)
 		p := tn.planUnsigned(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), true)
 		if len(asked) != 3 || len(p.Allocations) != 3 || len(p.Transitions) != 0 {
 			t.Errorf("of 8, by 2 s each, 5 s at most: got nonces %v asked for, %s; want the first 3, allocated with their bytes, and nothing said of the rest", asked, outline(p))
@@ -74,7 +74,7 @@ func TestSlowSignerSignsWhatFitsInAnIteration(t *testing.T) {
 		var asked []uint64
 		var writes []txmanager.Commit
 		w := fullWindow()
-		tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), stores{writes: &writes}), Limits: limits, SignerNamed: only(testSigner{false, slow(&asked)})}, w)
+		tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), stores{writes: &writes}), Limits: limits, SignerNamed: testSigner{false, slow(&asked)}.named}, w)
 		ids, _, err := tn.signDueVersions(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
 		if err != nil || len(asked) != 3 || len(ids) != 3 || len(writes) != 1 || len(writes[0].Versions) != 3 || len(writes[0].Transitions) != 0 {
 			t.Errorf("of 8, by 2 s each, 5 s at most: got nonces %v asked for, %v to be sent, %v; want the first 3, stored in one write", asked, ids, err)
@@ -117,7 +117,7 @@ func (c *crowd) InProcess(txmanager.Submitter) bool { return c.inside }
 func (c *crowd) signs(t *testing.T, l Limits, bound bool) (nonces []uint64) {
 	t.Helper()
 	var writes []txmanager.Commit
-	worker := &Worker{Service: sessiontest.Service(rulesOf(3), stores{writes: &writes}), Limits: l, SignerNamed: only(c)}
+	worker := &Worker{Service: sessiontest.Service(rulesOf(3), stores{writes: &writes}), Limits: l, SignerNamed: func(string) txmanager.Signer { return c }}
 	if bound {
 		w := fullWindow()
 		check.OK(t)(advancing(worker, w).signDueVersions(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), nil))
