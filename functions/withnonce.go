@@ -55,7 +55,7 @@ func (a *App) WithNonce(ctx context.Context, s txmanager.Submitter, request, han
 	}
 	ctx, deliver := a.base.CollectEvents(ctx)
 	defer deliver()
-	accepted, err := a.store.Create(ctx, in, a.config.Queue.MaxPerSubmitter)
+	accepted, err := a.store.Create(ctx, in, a.config.Intents.MaxQueued)
 	if err != nil {
 		return "", err
 	}

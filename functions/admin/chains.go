@@ -11,7 +11,6 @@ import (
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
 	"github.com/fencepost/fencepost/shared/client"
-	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -74,7 +73,7 @@ func (a *Server) listChains(r *http.Request) (chainsResponse, error) {
 func viewChain(ctx context.Context, c *serve.Chain) chainView {
 	shown := client.Chain{ChainID: c.ID, Namespace: c.Namespace, Finality: string(c.Finality), Quorum: 1, BlockTime: c.BlockTime.Milliseconds()}
 	out := chainView{Chain: shown, Nodes: make([]nodeView, len(c.Nodes))}
-	if c.Finality == config.FinalityConfirmations {
+	if c.Finality == txmanager.ByConfirmations {
 		out.Confirmations = new(uint64(c.Confirmations))
 	}
 	seen, failures, best := askNodes(ctx, c.Nodes, txmanager.ChainQuery{Finality: string(txmanager.ByFinalized)})

@@ -186,6 +186,10 @@ func TestReorgsNeedAQuorum(t *testing.T) {
 		p := &txtest.Panel{Views: c.views, Needed: 2}
 		v, j := evaluates(t, rulesOf(3), p, w)
 		check.Equal(t, fmt.Sprintf("%s: new forks by %s", name, v.Node), len(j.Reorged), c.forks)
+		bare := x
+		bare.Confirmations = nil // a receipt that was stored without the blocks above it
+		_, same := evaluates(t, rulesOf(3), &txtest.Panel{Views: c.views, Needed: 2}, txtest.StateOf(1, 6, bare))
+		check.Equal(t, name+": new forks of a receipt alone", len(same.Reorged), c.forks)
 		if got := j.After[0]; c.forks == 0 && (got.Receipt == nil || got.Receipt.BlockHash != txtest.Block('a', 100).Hash || len(got.Confirmations) < 2) {
 			t.Errorf("%s: got %+v, want receipt and blocks as they were", name, got.Confirmations)
 		}

@@ -197,6 +197,10 @@ func TestWhatForbidsAllocation(t *testing.T) {
 		{"pending count ahead", func(s *situation) { s.v.Account.PendingCount = 7 }, nil, "ahead", txmanager.WaitSuspected},
 		{"the node lags", func(s *situation) { s.v.Account.LatestCount = 5 }, nil, "lags", txmanager.WaitNodes},
 		{"the node lags below what is held", func(s *situation) { s.v.Account.LatestCount = 3 }, []txmanager.Tx{txtest.Pending(4), txtest.Pending(5)}, "lags", txmanager.WaitNodes},
+		{"a consumed nonce whose bytes the node does not know", func(s *situation) {
+			s.v.Account.LatestCount = 6
+			s.v.Known = map[txmanager.Hash]txmanager.Answer{s.w.Open[0].Versions[0]: txmanager.AnswerNotFound}
+		}, []txmanager.Tx{txtest.Pending(5)}, "consumed", txmanager.WaitSuspected},
 		{"the nodes differ", func(s *situation) { s.v.Disputes.Counts = true }, nil, "agree", txmanager.WaitNodesDiffer},
 		{"a stuck one below", nil, []txmanager.Tx{txtest.Pending(4), txtest.Stuck(5)}, "STUCK", txmanager.WaitPredecessor},
 		{"an unacknowledged one below", nil, []txmanager.Tx{txtest.Submitted(4), txtest.Pending(5)}, "SUBMITTED", txmanager.WaitPredecessor},

@@ -487,6 +487,16 @@ func TestForgedComesBeforeAFailedHandler(t *testing.T) {
 	}
 }
 
+// A handler that failed for one nonce puts no placeholder on the nonce below it.
+func TestAFailedHandlerConcernsItsOwnNonce(t *testing.T) {
+	t.Parallel()
+	w := txtest.StateOf(5, 7, txtest.Pending(5), txtest.OfHandler(6))
+	_, moves := rulesOf(3).PlanSignatures(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), HandlerResult{TxID: "tx-6", Failed: "asked 3 times without an answer"})
+	if len(moves) != 1 || moves[0].To.ID != "tx-6" {
+		t.Errorf("got %+v, want one move, of tx-6", moves)
+	}
+}
+
 // Page 6, 5.22, as changed: both fees rise by an eighth and are lowered to the cap, but not below
 // a tenth more. A cap of 500 gwei allows replacing 450 gwei, and does not allow replacing 460.
 func TestOneRuleForEachReplacement(t *testing.T) {
