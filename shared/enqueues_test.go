@@ -135,7 +135,7 @@ func asksLedgers(used map[string]bool) bool { return usesAny(used, "Coordinator.
 
 // queriesNodes is true where the code queries a chain's nodes, itself or through a ledger.
 func queriesNodes(used map[string]bool) bool {
-	return usesAny(used, "a.WorkerOf", "a.Release", "a.ChainOf", "Connector.") || asksLedgers(used)
+	return usesAny(used, "a.WorkerOf", "a.Release", "Connector.", "c.Nodes") || asksLedgers(used)
 }
 
 // A function may make tasks on the queues that its code makes tasks on: where it may
