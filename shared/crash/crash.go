@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 )
 
 // Tag is the build tag of programs whose points can be armed: go build -tags crashpoints.
@@ -49,6 +51,11 @@ func All() []string {
 		"payout.posting", "payout.posted", "payout.woken", "payout.cancelling", "payout.cancelled",
 		"ubscore.received", "ubscore.applied", "ubscore.appended", "ubscore.synced",
 	}
+}
+
+// Of returns the points whose names begin with the text.
+func Of(prefix string) []string {
+	return slices.DeleteFunc(All(), func(point string) bool { return !strings.HasPrefix(point, prefix) })
 }
 
 // At reports that the point is reached.

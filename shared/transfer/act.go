@@ -189,9 +189,6 @@ type Accounts struct {
 	At      func(point string) // called at crash points; nil outside tests
 }
 
-// ActPoints returns the names of the crash points of [Accounts].
-func ActPoints() []string { return []string{"account.ordered", "account.called"} }
-
 func (a *Accounts) reach(point string) {
 	if a.At != nil {
 		a.At("account." + point)

@@ -100,15 +100,3 @@ func (c *Coordinator) reach(point string) {
 		c.At("transfer." + point)
 	}
 }
-
-// Points returns the names of a coordinator's crash points: before and after each compare-and-set
-// and each call.
-func Points() []string {
-	return []string{
-		"transfer.beginning", "transfer.begun",
-		"transfer.withdraw.calling", "transfer.withdraw.called", "transfer.withdraw.recording", "transfer.withdraw.recorded",
-		"transfer.advancing", "transfer.advanced",
-		"transfer.deposit.calling", "transfer.deposit.called", "transfer.deposit.recording", "transfer.deposit.recorded",
-		"transfer.refund.calling", "transfer.refund.called", "transfer.refund.recording", "transfer.refund.recorded",
-	}
-}

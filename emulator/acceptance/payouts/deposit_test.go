@@ -9,7 +9,6 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/crash"
-	"github.com/fencepost/fencepost/shared/transfer"
 )
 
 // A process dies at each point of a deposit. The sweep ends one of each pair, a repeat of the call the
@@ -20,7 +19,7 @@ func TestDepositKilledIsBookedOnce(t *testing.T) {
 	operator := must(h.Client(stack.OperatorAccount))(t)
 	token := must(h.Issuer.Token(t.Context(), stack.OperatorAccount, stack.PublicAudience))(t)
 	user := int64(900)
-	for _, point := range transfer.ActPoints() {
+	for _, point := range crash.Of("account.") {
 		for _, side := range []string{"FUNDING", "SPOT"} {
 			for _, swept := range []bool{false, true} {
 				user++

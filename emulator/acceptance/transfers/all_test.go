@@ -92,11 +92,6 @@ func (h *deployment) settled(t *testing.T) {
 	check(t, h.Verify(true))
 }
 
-// functionPoints lists the points where a function process can die during a transfer.
-func functionPoints() []string {
-	return append(transfer.Points(), "transfer.received", "transfer.driven", "transfer.enqueued", "transfer.swept")
-}
-
 // FND-004: function processes and the core die by SIGKILL at each point under load, one after the
 // other. Every point is reached, and every transfer ends once.
 func TestFND004CrashAtAnyPoint(t *testing.T) {
@@ -107,7 +102,7 @@ func TestFND004CrashAtAnyPoint(t *testing.T) {
 		Settings: map[string]string{crash.Variable: folder}, Core: stack.CoreOptions{CrashPoints: folder, SnapshotEvery: 50},
 	})
 	l := h.newLoad(t, 8)
-	for _, point := range functionPoints() {
+	for _, point := range crash.Of("transfer.") {
 		check(t, crash.Arm(folder, point, 1, crash.Kill))
 		switch point {
 		case "transfer.advancing", "transfer.advanced":

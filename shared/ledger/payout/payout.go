@@ -89,7 +89,7 @@ type Options struct {
 	Confirmations uint64
 
 	Log *slog.Logger
-	At  func(point string) // called at each crash point ([Points]); nil outside tests
+	At  func(point string) // called at each crash point, payout.*; nil outside tests
 }
 
 // Ledger is the [transfer.Ledger] of [transfer.Chain]. It keeps no state between two calls.
@@ -320,11 +320,6 @@ func (l *Ledger) enqueue(ctx context.Context, t transfer.Transfer, txID string, 
 		l.Log.WarnContext(ctx, "no advance task for a payout: the sweep will find it", telemetry.SubmitterKey, t.Payout.Submitter,
 			telemetry.TxIDKey, txID, "reqId", t.ReqID, "error", err.Error())
 	}
-}
-
-// Points returns the names of a ledger's crash points.
-func Points() []string {
-	return []string{"payout.posting", "payout.posted", "payout.woken", "payout.cancelling", "payout.cancelled"}
 }
 
 func (l *Ledger) reach(point string) {

@@ -3,6 +3,7 @@ package transfers_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -350,7 +352,10 @@ func TestOnlyListedCrashPointsAreReached(t *testing.T) {
 	r.drive(t, x.ReqID, transfer.Committed)
 	r.refuse[transfer.Deposit] = transfer.AccountDisabled
 	check.OK(t)(r.Submit(t.Context(), request(""), terms))
-	for _, point := range transfer.Points() {
+	for _, point := range crash.Of("transfer.") {
+		if slices.Contains([]string{"transfer.received", "transfer.driven", "transfer.enqueued", "transfer.swept"}, point) {
+			continue // of the functions
+		}
 		if !passed[point] {
 			t.Errorf("%s: never passed", point)
 		}
