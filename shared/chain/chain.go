@@ -173,7 +173,7 @@ type NodeOptions struct {
 	// OnRoundTrip is called before each HTTP request, and the function that it returns after it; nil: none is.
 	OnRoundTrip func(context.Context) (end func(error))
 
-	// Took is told the time of each HTTP request, once for each method of its calls; nil: it is not.
+	// Took gets the time of each HTTP request, once for each method of its calls; nil: nothing does.
 	Took func(ctx context.Context, method string, took time.Duration)
 }
 

@@ -58,7 +58,7 @@ const (
 	FeeKindLegacy  FeeKind = "legacy"
 )
 
-// Intents configures the acceptance of intents, and what is recorded while they wait.
+// Intents configures the acceptance of intents, and the records of those that wait.
 type Intents struct {
 	MACKeys   []Secret // the keys of the MACs of intents: the first makes MACs, all of them check MACs
 	MaxQueued int      // how many intents may wait for one submitter

@@ -26,7 +26,7 @@ func TestEpochIsBelievedForTenSeconds(t *testing.T) {
 		want(0, "")
 		note("00000001")
 		want(9*time.Second, "00000001")
-		s.noteFound(Intent{}, foundIntent{}) // a row that nobody found
+		s.noteFound(Intent{}, foundIntent{}) // no row was found
 		want(time.Second, "00000001")
 		want(time.Nanosecond, "")
 		note("00000001")

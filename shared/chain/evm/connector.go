@@ -127,7 +127,7 @@ func (c *Connector) VerifyAgain() { c.verified.Store(false) }
 // Close closes idle connections. The connector can still be used.
 func (c *Connector) Close() { c.idle.CloseIdleConnections() }
 
-// counted tells of requests and limits how much is read of an answer.
+// counted reports each request and limits how much is read of an answer.
 type counted struct {
 	next        http.RoundTripper
 	onRoundTrip func(context.Context) (end func(error))
