@@ -73,11 +73,7 @@ then, on the new server: migrate confirm-move. To call the move off, on this ser
 }
 
 func confirm(ctx context.Context, s *store.Store, mover mark.Mover, said mark.OperatorReason) error {
-	err := mover.Confirm(ctx, said)
-	if errors.Is(err, mark.ErrNoMove) {
-		err = endedAs(ctx, s, "CONFIRMED", err)
-	}
-	switch {
+	switch err := endedAs(ctx, s, "CONFIRMED", mover.Confirm(ctx, said)); {
 	case errors.Is(err, mark.ErrForeign):
 		return fmt.Errorf("%w: this copy lacks the last commits, or the move was ended elsewhere; use the copy that has the last mark, or migrate cancel-move here and accept the database as a restored one", err)
 	case err != nil:
@@ -90,11 +86,7 @@ next: POST /admin/v1/database/release-untouched until remaining stays as it is, 
 }
 
 func cancelled(ctx context.Context, s *store.Store, mover mark.Mover, said mark.OperatorReason) error {
-	err := mover.Cancel(ctx, said)
-	if errors.Is(err, mark.ErrNoMove) {
-		err = endedAs(ctx, s, "CANCELLED", err)
-	}
-	switch {
+	switch err := endedAs(ctx, s, "CANCELLED", mover.Cancel(ctx, said)); {
 	case errors.Is(err, mark.ErrCancelledForeign):
 		fmt.Println(err)
 		return nil
@@ -105,8 +97,12 @@ func cancelled(ctx context.Context, s *store.Store, mover mark.Mover, said mark.
 	return nil
 }
 
-// endedAs returns nil if the last move already has this outcome, else the error otherwise.
-func endedAs(ctx context.Context, s *store.Store, outcome string, otherwise error) error {
+// endedAs returns the error with which the end of a move failed; nil if it did not, or if no move was open and the last one already has
+// this outcome.
+func endedAs(ctx context.Context, s *store.Store, outcome string, failed error) error {
+	if !errors.Is(failed, mark.ErrNoMove) {
+		return failed
+	}
 	last, err := s.EndedMove(ctx)
 	switch {
 	case err != nil:
@@ -114,7 +110,7 @@ func endedAs(ctx context.Context, s *store.Store, outcome string, otherwise erro
 	case last == outcome:
 		return nil
 	case last != "":
-		return fmt.Errorf("%w: the last one is %s", otherwise, last)
+		return fmt.Errorf("%w: the last one is %s", failed, last)
 	}
-	return otherwise
+	return failed
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -89,18 +90,13 @@ func (a *app) accountBook(verb, short string, book func(*client.Client, context.
 		act, err := book(q.api, q.ctx, q.ids[0], q.args[1], in)
 		err = a.answer(err, "act", act.ActID, "kind", act.Kind, "state", act.State, "id", act.ID, "user", act.UserID, "asset", act.Asset, "account", act.Account, "amount", act.Amount,
 			"waits for", act.WaitsFor, "by", act.By, "at", act.At)
-		if err == nil && act.State == "PENDING" {
-			return endf(exitUnknown, "act %d is PENDING, and the sweep repeats it: run the same command again to see its end", act.ActID)
-		}
-		return err
+		return cmp.Or(err, endIf(act.State == "PENDING", exitUnknown,
+			"act %d is PENDING, and the sweep repeats it: run the same command again to see its end", act.ActID))
 	})
 }
 
 func (a *app) setAccountStatus(q call) error {
 	t, err := q.api.SetAccountStatus(q.ctx, q.ids[0], q.args[1], q.args[2], a.why)
-	err = a.printAccount(t, err)
-	if err == nil && !t.Agreed {
-		return endf(exitUnknown, "not both ledgers are known to have %s, and the sweep repeats it: see fencepost account get %d %s", t.Wanted, t.UserID, t.Asset)
-	}
-	return err
+	return cmp.Or(a.printAccount(t, err), endIf(!t.Agreed, exitUnknown,
+		"not both ledgers are known to have %s, and the sweep repeats it: see fencepost account get %d %s", t.Wanted, t.UserID, t.Asset))
 }

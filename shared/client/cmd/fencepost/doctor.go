@@ -34,13 +34,8 @@ type doctor struct {
 func (a *app) doctorCommand() *cobra.Command {
 	c := a.command("doctor", "Check the deployment: one line for each part, and what to do (operators)", nil, func(q call) error {
 		d := &doctor{app: a}
-		if err := errors.Join(d.examine(q.ctx), d.failed); err != nil {
-			return err
-		}
-		if d.problems > 0 {
-			return endf(exitFailed, "lines with a PROBLEM: %d", d.problems)
-		}
-		return nil
+		err := d.examine(q.ctx)
+		return cmp.Or(errors.Join(err, d.failed), endIf(d.problems > 0, exitFailed, "lines with a PROBLEM: %d", d.problems))
 	})
 	c.Long = `Doctor checks in this order: the API, the identity, the clock, the settings, the sweep, the nodes of each
 chain, and what needs a person: the database and its identity, accounts, queues, money, webhooks, approvals. An operator's or

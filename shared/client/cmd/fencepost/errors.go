@@ -40,12 +40,17 @@ func endf(code int, format string, values ...any) error {
 
 func usagef(format string, values ...any) error { return endf(exitUsage, format, values...) }
 
-// someRemain is the end of an act that does a part at a time.
-func someRemain(n int) error {
-	if n == 0 {
+// endIf is [endf] where the condition holds; else nil. A command gives it to [cmp.Or] behind the error of its call and its output.
+func endIf(holds bool, code int, format string, values ...any) error {
+	if !holds {
 		return nil
 	}
-	return endf(exitUnknown, "%d remain: run the same command again", n)
+	return endf(code, format, values...)
+}
+
+// someRemain is the end of an act that does a part at a time.
+func someRemain(n int) error {
+	return endIf(n != 0, exitUnknown, "%d remain: run the same command again", n)
 }
 
 // failure is an error as it is printed with --json.

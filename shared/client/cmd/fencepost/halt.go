@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -46,10 +47,8 @@ func (a *app) haltCheck() *cobra.Command {
 		}
 		r, err := api.CheckConservation(q.ctx, full)
 		err = a.answer(err, "result", r.Result, "journal entries read", r.Entries, "transfers read", r.Final, "wrong", r.Wrong, "of them new", r.Fresh, "new halts", len(r.Halted))
-		if err == nil && r.Result != "ok" {
-			return endf(exitFailed, "%d findings, %d of them new: see docs/runbooks/conservation-violated.md", r.Wrong, r.Fresh)
-		}
-		return err
+		return cmp.Or(err, endIf(r.Result != "ok", exitFailed,
+			"%d findings, %d of them new: see docs/runbooks/conservation-violated.md", r.Wrong, r.Fresh))
 	})
 	c.Long = c.Short + `.
 

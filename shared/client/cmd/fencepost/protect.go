@@ -198,12 +198,11 @@ func (a *app) protectUntouched() *cobra.Command {
 		for _, one := range r.Left {
 			pairs = append(pairs, one.Submitter, one.Why)
 		}
-		if err = a.answer(err, append(pairs, "next page", r.NextPageToken)...); err != nil || r.Remaining == 0 {
-			return err
+		next := "release each by fencepost protect release"
+		if r.NextPageToken != "" {
+			next = "run the same command with --page-token " + r.NextPageToken
 		}
-		if r.NextPageToken == "" {
-			return endf(exitUnknown, "%d accounts are still in PROTECT: release each by fencepost protect release", r.Remaining)
-		}
-		return endf(exitUnknown, "%d accounts are still in PROTECT: run the same command with --page-token %s", r.Remaining, r.NextPageToken)
+		return cmp.Or(a.answer(err, append(pairs, "next page", r.NextPageToken)...),
+			endIf(r.Remaining != 0, exitUnknown, "%d accounts are still in PROTECT: %s", r.Remaining, next))
 	})
 }

@@ -104,10 +104,8 @@ func (a *app) request(q call, w waitFlags, cid *string, send func() (client.Tran
 
 // transferEnd is how a transfer ended. One that has not ended was accepted.
 func transferEnd(reqID string, state client.TransferState, why string) error {
-	if state == client.TransferFailed || state == client.TransferRolledBack {
-		return endf(exitFailed, "%s is %s: %s", reqID, state, cmp.Or(why, "no reason was kept"))
-	}
-	return nil
+	ended := state == client.TransferFailed || state == client.TransferRolledBack
+	return endIf(ended, exitFailed, "%s is %s: %s", reqID, state, cmp.Or(why, "no reason was kept"))
 }
 
 func (a *app) printTransfer(t client.Transfer, err error) error {

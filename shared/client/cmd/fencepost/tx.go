@@ -265,11 +265,8 @@ func (a *app) waitTx(q call, txID string, w waitFlags) error {
 		}
 		return state, tx.State.Final()
 	})
-	err = a.printTx(tx, err)
-	if err == nil && tx.State != client.Confirmed {
-		err = endf(exitFailed, "%s is %s %s: %s", txID, tx.State, tx.SubState, cmp.Or(tx.LastError, "see its subState"))
-	}
-	return err
+	return cmp.Or(a.printTx(tx, err), endIf(tx.State != client.Confirmed, exitFailed,
+		"%s is %s %s: %s", txID, tx.State, tx.SubState, cmp.Or(tx.LastError, "see its subState")))
 }
 
 // follow reads until the state is final, returns what it read last, and tells each change of the state on stderr. Any other end of

@@ -56,13 +56,11 @@ func answered(to *client.EndpointAnswer) string {
 func (a *app) testWebhook(q call) error {
 	r, err := q.api.TestWebhookEndpoint(q.ctx, q.args[0], a.why)
 	err = a.answer(err, "endpoint", q.args[0], "accepted", r.Accepted, "answer", answered(r.Answer), "at", r.At)
-	if err == nil && !r.Accepted && (r.Answer == nil || r.Answer.Status == nil) {
-		return endf(exitUnknown, "%s: no answer to the test event, which may have arrived: see fencepost webhook list", q.args[0])
-	}
-	if err == nil && !r.Accepted {
-		err = endf(exitFailed, "%s did not accept the test event: %s", q.args[0], answered(r.Answer))
-	}
-	return err
+	unanswered := r.Answer == nil || r.Answer.Status == nil
+	return cmp.Or(err,
+		endIf(!r.Accepted && unanswered, exitUnknown,
+			"%s: no answer to the test event, which may have arrived: see fencepost webhook list", q.args[0]),
+		endIf(!r.Accepted, exitFailed, "%s did not accept the test event: %s", q.args[0], answered(r.Answer)))
 }
 
 func (a *app) printPause(e client.WebhookEndpoint, err error) error {
