@@ -47,7 +47,7 @@ func Dial(dial pgconn.DialFunc) Option {
 	}
 }
 
-// withConnection calls do with a connection. The error begins with what is done.
+// withConnection calls do with a connection. The error begins with the text what.
 func withConnection(ctx context.Context, what, databaseURL string, how []Option, do func(*pgx.Conn) error) error {
 	config, err := parse(databaseURL, how)
 	var conn *pgx.Conn
@@ -60,7 +60,7 @@ func withConnection(ctx context.Context, what, databaseURL string, how []Option,
 	return wrap(what, err)
 }
 
-// wrap is err with what was done in front of it; nil if err is nil.
+// wrap is err with the text what in front of it; nil if err is nil.
 func wrap(what string, err error) error {
 	if err == nil {
 		return nil
@@ -141,7 +141,7 @@ func status(ctx context.Context, databaseURL string, files fs.FS, how ...Option)
 	return states, err
 }
 
-// withProvider calls do with the runner of the files. The error begins with what is done.
+// withProvider calls do with the runner of the files. The error begins with the text what.
 func withProvider(what, databaseURL string, files fs.FS, how []Option, do func(*goose.Provider) error) error {
 	config, err := parse(databaseURL, how)
 	if err != nil {
