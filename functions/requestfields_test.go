@@ -170,8 +170,8 @@ func (s *source) add(tree *ast.File, folder string, decoded map[string]bool) {
 				n.Name = tree.Name.Name + "." + n.Name
 			}
 		case *ast.FuncDecl:
-			if n.Name.Name == "ParsePayload" && n.Recv == nil {
-				s.payload = literalsIn(n.Body)
+			if names := literalsIn(n.Body); n.Name.Name == "ParsePayload" && len(names) > 0 {
+				s.payload = names
 			}
 		}
 		if name := nameOf(body); decodes || folder == "." && strings.HasSuffix(name, "Request") {
