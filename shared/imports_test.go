@@ -118,7 +118,7 @@ func TestTransactionManagerImportsDownward(t *testing.T) {
 // domain; functions wire; nothing knows functions or the emulator.
 func TestImportsRunOneWay(t *testing.T) {
 	t.Parallel()
-	domain := slices.Concat(managerOrder, []string{"shared/lease", "shared/mark", "shared/chain", "shared/transfer", "shared/conservation", "shared/conservation/snapshot", "shared/events"})
+	domain := slices.Concat(managerOrder, []string{"shared/lease", "shared/mark", "shared/chain", "shared/transfer", "shared/conservation", "shared/events"})
 	businesses := []string{"docs/examples/payroll", "emulator/acceptance", "emulator/acceptance/payroll/server", "emulator/acceptance/owner", "emulator/verify/torture", "emulator/verify/torture/load"} // the tests are one
 	all := packages(t)
 	atLeast(t, "packages of the module", len(all), 10)

@@ -7,8 +7,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/shared/conservation/snapshot"
+	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/store/internal/results"
+	"github.com/fencepost/fencepost/shared/store/snapshot"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -164,7 +165,6 @@ type ConfirmedPayout struct {
 	Payload []byte // as in [Payout]
 	Receipt []byte
 	At      time.Time
-	Written uint64 // the database's transaction
 
 	UserID  int64 // 0: no transfer of that req_id is on record
 	AssetID int32
@@ -189,22 +189,15 @@ select c.number, c.request_id, c.proof, c.payload, c.receipt, c.at, c.tx, coales
   left join transfers_tb t on t.req_id = c.request_id and (c.proof or t.payout_submitter = c.submitter)
  order by c.tx, c.number`
 
-// ConfirmedPayouts reads about limit payouts that the Postgres snapshot seen has not seen.
-// They are ordered by the transaction that wrote them, and one transaction's rows are never
-// split. It also returns the snapshot it read by.
-func (s *Store) ConfirmedPayouts(ctx context.Context, seen string, limit int) (all []ConfirmedPayout, now string, err error) {
-	b := new(pgx.Batch)
-	b.Queue(`begin isolation level repeatable read read only`)
-	b.Queue(`select pg_current_snapshot()::text`).QueryRow(results.Scan(&now))
-	b.Queue(confirmedPayouts, seen, limit).Query(results.Into(&all, scanConfirmedPayout))
-	b.Queue("commit")
-	err = s.send(ctx, b)
-	return all, now, results.Wrap(err, "read confirmed payouts")
+// ConfirmedPayouts reads about limit payouts after a cursor: see [snapshot.ReadPage].
+func (s *Store) ConfirmedPayouts(ctx context.Context, after conservation.Cursor, limit int) (all []ConfirmedPayout, next conservation.Cursor, more bool, err error) {
+	all, next, more, err = snapshot.ReadPage(ctx, s.db, after, limit, confirmedPayouts, scanConfirmedPayout)
+	return all, next, more, results.Wrap(err, "read confirmed payouts")
 }
 
-func scanConfirmedPayout(row pgx.CollectableRow) (c ConfirmedPayout, err error) {
+func scanConfirmedPayout(row pgx.CollectableRow, tx *uint64) (c ConfirmedPayout, err error) {
 	t := &c.Terms
-	err = row.Scan(&c.Number, &c.ReqID, &c.Proof, &c.Payload, &c.Receipt, &c.At, &c.Written, &c.UserID, &c.AssetID, &c.Units,
+	err = row.Scan(&c.Number, &c.ReqID, &c.Proof, &c.Payload, &c.Receipt, &c.At, tx, &c.UserID, &c.AssetID, &c.Units,
 		&t.Submitter, &t.ChainID, &t.Token, &t.Address, &t.BaseUnits, &t.Payload)
 	return c, err
 }

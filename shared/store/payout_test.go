@@ -223,18 +223,18 @@ func TestConfirmedPayoutsInPages(t *testing.T) {
 	var both sync.WaitGroup
 	for range 2 {
 		both.Go(func() {
-			all, _, err := db.ConfirmedPayouts(t.Context(), "1:1:", 1)
+			all, _, _, err := db.ConfirmedPayouts(t.Context(), "1:1:", 1)
 			if got := requests(all); err != nil || got != "a b c " {
 				t.Errorf("first page: got %s, %v; want what one transaction wrote: a b c", got, err)
 			}
 		})
 	}
 	both.Wait()
-	all, now, err := db.ConfirmedPayouts(t.Context(), "1:1:", 10)
-	if got := requests(all); err != nil || got != "a b c d " || !regexp.MustCompile(`^\d+:\d+:`).MatchString(now) {
+	all, now, _, err := db.ConfirmedPayouts(t.Context(), "1:1:", 10)
+	if got := requests(all); err != nil || got != "a b c d " || !regexp.MustCompile(`^\d+:\d+:`).MatchString(string(now)) {
 		t.Errorf("all: got %s, %s, %v; want a b c d", got, now, err)
 	}
-	if rest, _, err := db.ConfirmedPayouts(t.Context(), now, 10); err != nil || len(rest) != 0 {
+	if rest, _, _, err := db.ConfirmedPayouts(t.Context(), now, 10); err != nil || len(rest) != 0 {
 		t.Errorf("what a reader of all has not seen: got %v, %v; want nothing", rest, err)
 	}
 }

@@ -2,11 +2,9 @@ package payout
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/conservation"
-	"github.com/fencepost/fencepost/shared/conservation/snapshot"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -25,30 +23,15 @@ var _ conservation.Payouts = Journal{}
 func NewJournal(families chain.Families, from *store.Store) Journal { return Journal{families, from} }
 
 // Page implements [conservation.Payouts]. A payout that is CONFIRMED without proof is no entry.
-func (j Journal) Page(ctx context.Context, after conservation.Cursor, limit int) (conservation.Page, error) {
-	seen, err := snapshot.Parse(string(after))
-	if err != nil {
-		return conservation.Page{}, fmt.Errorf("read the journal of payouts: %w", err)
-	}
-	read, text, err := j.from.ConfirmedPayouts(ctx, seen.String(), limit)
-	if err != nil {
-		return conservation.Page{}, err
-	}
-	now, err := snapshot.Parse(text)
-	if err != nil {
-		return conservation.Page{}, fmt.Errorf("read the journal of payouts: %w", err)
-	}
-	page := conservation.Page{More: len(read) >= limit}
-	if page.More {
-		now = seen.Upto(read[len(read)-1].Written, now)
-	}
-	page.Next = conservation.Cursor(now.String())
+func (j Journal) Page(ctx context.Context, after conservation.Cursor, limit int) (page conservation.Page, err error) {
+	var read []store.ConfirmedPayout
+	read, page.Next, page.More, err = j.from.ConfirmedPayouts(ctx, after, limit)
 	for _, one := range read {
 		if e, ok := j.entry(one); ok {
 			page.Entries = append(page.Entries, e)
 		}
 	}
-	return page, nil
+	return page, err
 }
 
 // entry returns the deposit that a payout proves. A payment under the name of a transfer that is

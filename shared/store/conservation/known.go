@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/conservation"
-	"github.com/fencepost/fencepost/shared/conservation/snapshot"
 	"github.com/fencepost/fencepost/shared/store/internal/results"
+	"github.com/fencepost/fencepost/shared/store/snapshot"
 )
 
 const evidence = `
@@ -81,28 +81,13 @@ select h.tx, t.req_id, t.user_id, t.asset_id, t.units, t.transfer_type, h.state
 
 // Claims reads transfers that became final. It never splits those of one transaction.
 func (b *Book) Claims(ctx context.Context, after conservation.Cursor, limit int) (out conservation.Claims, err error) {
-	seen, err := snapshot.Parse(string(after))
-	if err != nil {
-		return out, fmt.Errorf("read transfers that are final: %w", err)
-	}
-	var text string
-	var last uint64 // transaction of a claim
-	var c conservation.Claim
-	into := []any{&last, &c.ReqID, &c.Terms.Account.UserID, &c.Terms.Account.AssetID, &c.Terms.Units, &c.Terms.Type, &c.State}
-	batch := new(pgx.Batch)
-	batch.Queue(`begin isolation level repeatable read read only`)
-	batch.Queue(`select pg_current_snapshot()::text`).QueryRow(results.Scan(&text))
-	batch.Queue(final, seen.String(), limit).Query(results.Each(into, func() { out.Claims = append(out.Claims, c) }))
-	batch.Queue(`commit`)
-	if err := b.db.SendBatch(ctx, batch).Close(); err != nil {
-		return conservation.Claims{}, fmt.Errorf("read transfers that are final: %w", err)
-	}
-	now, err := snapshot.Parse(text)
-	if out.More = len(out.Claims) >= limit; out.More {
-		now = seen.Upto(last, now)
-	}
-	out.Next = conservation.Cursor(now.String())
-	return out, err
+	out.Claims, out.Next, out.More, err = snapshot.ReadPage(ctx, b.db, after, limit, final, scanClaim)
+	return out, results.Wrap(err, "read transfers that are final")
+}
+
+func scanClaim(row pgx.CollectableRow, tx *uint64) (c conservation.Claim, err error) {
+	err = row.Scan(tx, &c.ReqID, &c.Terms.Account.UserID, &c.Terms.Account.AssetID, &c.Terms.Units, &c.Terms.Type, &c.State)
+	return c, err
 }
 
 // ErrNoCheck reports that no check of conservation has been completed.

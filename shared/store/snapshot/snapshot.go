@@ -1,19 +1,56 @@
-// Package snapshot is the cursor of a journal in Postgres: the set of transactions that its reader
-// has seen. A sequence number would not do, since a lower one can be committed after a higher one
-// was read.
+// Package snapshot reads journals in Postgres page by page. The cursor of such a journal is the set of
+// transactions that its reader has seen. A sequence number would not do, since a lower one can be
+// committed after a higher one was read.
 package snapshot
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/conservation"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 )
 
 // Unseen is the condition for rows that a reader with the snapshot $1 has not seen. Their column tx
 // is the transaction that wrote them (xid8). An index on tx serves it.
 const Unseen = `tx >= pg_snapshot_xmin($1::text::pg_snapshot) and not pg_visible_in_snapshot(tx, $1::text::pg_snapshot)`
+
+// ReadPage reads about limit rows after a cursor in one round trip, as [conservation.Journal] has it. The statement has
+// the parameters $1 of [Unseen] and the limit $2. It reads the rows in the order of their transactions' numbers and never
+// splits those of one transaction, so it may return a few more than limit. scan also reads the transaction of a row.
+func ReadPage[Row any](
+	ctx context.Context, db results.DB, after conservation.Cursor, limit int,
+	statement string, scan func(row pgx.CollectableRow, tx *uint64) (Row, error),
+) (rows []Row, next conservation.Cursor, more bool, err error) {
+	seen, err := Parse(string(after))
+	if err != nil {
+		return nil, "", false, err
+	}
+	var text string
+	var last uint64
+	b := new(pgx.Batch)
+	b.Queue(`begin isolation level repeatable read read only`) // every statement reads the same snapshot
+	b.Queue(`select pg_current_snapshot()::text`).QueryRow(results.Scan(&text))
+	b.Queue(statement, seen.String(), limit).Query(results.Into(&rows, func(row pgx.CollectableRow) (Row, error) { return scan(row, &last) }))
+	b.Queue(`commit`)
+	if err := db.SendBatch(ctx, b).Close(); err != nil {
+		return nil, "", false, err
+	}
+	now, err := Parse(text)
+	if err != nil {
+		return nil, "", false, err
+	}
+	if more = len(rows) >= limit; more {
+		now = seen.Upto(last, now)
+	}
+	return rows, conservation.Cursor(now.String()), more, nil
+}
 
 // Snapshot is the set of transactions below xmax without those that were in progress. Source:
 // https://www.postgresql.org/docs/17/functions-info.html (pg_snapshot)
