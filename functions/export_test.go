@@ -47,7 +47,8 @@ func (a *App) Serve(ctx context.Context, s txmanager.Submitter, kind txmanager.K
 
 // PayoutFinality returns how a payment of the payer becomes final.
 func (a *App) PayoutFinality(s txmanager.Submitter) (txmanager.Finality, uint64, error) {
-	return a.transfers.payouts.FinalityOf(s)
+	c, err := a.transfers.payouts.ChainOf(s)
+	return c.Finality, c.Confirmations, err
 }
 
 // Namespaces returns the namespaces of the families, sorted.

@@ -16,7 +16,6 @@ import (
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/transfer"
-	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -111,18 +110,9 @@ func (a *App) chainReader(book *checks.Book) conservation.Payments {
 		return nil
 	}
 	return &payout.ChainReader{
-		Book: book, ChainOf: a.paymentsChainOf, Blocks: uint64(a.config.Conservation.ChainBlocks), History: a.config.Conservation.ChainHistory,
+		Book: book, ChainOf: a.payerChainOf, Blocks: uint64(a.config.Conservation.ChainBlocks), History: a.config.Conservation.ChainHistory,
 		Time: a.base.Deadline / 3, Log: a.base.Log,
 	}
-}
-
-// paymentsChainOf returns a payer's chain and how its blocks become final: by tag, or at a depth.
-func (a *App) paymentsChainOf(s txmanager.Submitter) (chain payout.PaymentsChain, byTag bool, depth uint64, err error) {
-	of, err := a.base.ChainOf(s)
-	if err != nil {
-		return nil, false, 0, err
-	}
-	return of.Connector, of.Finality == txmanager.ByFinalized, uint64(of.Confirmations), nil
 }
 
 // balancesOf reads the core's balances in the form that the check of conservation takes.

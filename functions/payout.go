@@ -10,7 +10,7 @@ import (
 
 // refundsFinality returns the finality that decides whether payouts are offered. A payer can be on any
 // served chain. One chain whose finality is too weak for refunds therefore turns payouts off. For a
-// single payout its payer's chain decides: see [App.payoutFinalityOf].
+// single payout its payer's chain decides: see [App.payerChainOf].
 func refundsFinality(c config.Config) (txmanager.Finality, uint64) {
 	served := c.Served()
 	i := slices.IndexFunc(served, func(of config.ServedChain) bool {
@@ -26,7 +26,7 @@ func (a *App) payoutLedger(transfers payout.Transfers) *payout.Ledger {
 	finality, confirmations := refundsFinality(a.config)
 	l := payout.New(payout.Options{
 		Transfers: transfers, Families: a.base.Families, Manager: a.store, Tasks: a.base.Tasks, QueueBound: a.config.Intents.MaxQueued,
-		ChainOf: a.payoutChainOf, Finality: finality, Confirmations: confirmations, FinalityOf: a.payoutFinalityOf,
+		ChainOf: a.payerChainOf, Finality: finality, Confirmations: confirmations,
 		Log: a.base.Log, At: a.base.Points,
 	})
 	if err := l.Off(); err != nil {
@@ -35,19 +35,10 @@ func (a *App) payoutLedger(transfers payout.Transfers) *payout.Ledger {
 	return l
 }
 
-func (a *App) payoutChainOf(s txmanager.Submitter) (payout.Chain, error) {
+func (a *App) payerChainOf(s txmanager.Submitter) (payout.PayerChain, error) {
 	c, err := a.base.ChainOf(s)
 	if err != nil {
-		return nil, err
+		return payout.PayerChain{}, err
 	}
-	return c.Connector, nil
-}
-
-// payoutFinalityOf returns how transactions of the payer's chain become final.
-func (a *App) payoutFinalityOf(s txmanager.Submitter) (txmanager.Finality, uint64, error) {
-	c, err := a.base.ChainOf(s)
-	if err != nil {
-		return "", 0, err
-	}
-	return c.Finality, uint64(c.Confirmations), nil
+	return payout.PayerChain{Chain: c.Connector, Finality: c.Finality, Confirmations: uint64(c.Confirmations)}, nil
 }

@@ -4,14 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Chain is a payer's chain, from which proofs are read.
-type Chain = txmanager.ChainConnector
+// Chain is a chain from which proofs and payments are read. [chain.Node] is one node of it.
+type Chain interface {
+	txmanager.ChainConnector
+	Payments(ctx context.Context, q chain.PaymentsQuery) (chain.Payments, error)
+	PaymentsStart(ctx context.Context, q chain.PaymentsQuery, before time.Time) (chain.PaymentsStart, error)
+}
+
+// PayerChain is a payer's chain with the manager's rule there: when a payment, or its failure, counts.
+type PayerChain struct {
+	Chain
+	Finality      txmanager.Finality
+	Confirmations uint64
+}
 
 // needsEvidence reports whether the record alone cannot show if the payout was paid.
 func (l *Ledger) needsEvidence(t transfer.Transfer, found store.Payout) bool {
@@ -236,20 +249,16 @@ func (l *Ledger) paymentReceipt(ctx context.Context, t transfer.Transfer, hash s
 }
 
 // finalReceipt returns the receipt of a transaction in a final block, agreed by a quorum of nodes.
-func (l *Ledger) finalReceipt(ctx context.Context, chain Chain, s txmanager.Submitter, h txmanager.Hash) (r txmanager.Receipt, err error) {
-	var f finality
-	if f.mode, f.confirmations, err = l.FinalityOf(s); err != nil {
-		return r, err
-	}
+func (l *Ledger) finalReceipt(ctx context.Context, chain PayerChain, s txmanager.Submitter, h txmanager.Hash) (r txmanager.Receipt, err error) {
 	q := txmanager.ChainQuery{Submitter: s, Receipts: []txmanager.Hash{h}}
-	if f.mode == txmanager.ByFinalized {
+	if chain.Finality == txmanager.ByFinalized {
 		q.Finality = string(txmanager.ByFinalized)
 	}
 	v, err := chain.Query(ctx, q)
 	if err != nil {
 		return r, err
 	}
-	r, final := f.finalIn(v, h)
+	r, final := chain.finalIn(v, h)
 	if !final {
 		return r, fmt.Errorf("it is not final yet: %w", ErrPending)
 	}
@@ -257,7 +266,7 @@ func (l *Ledger) finalReceipt(ctx context.Context, chain Chain, s txmanager.Subm
 	if v, err = chain.Query(ctx, q); err != nil {
 		return r, err
 	}
-	if !f.agrees(v, h, r) {
+	if !chain.agrees(v, h, r) {
 		return r, fmt.Errorf("its block is no longer canonical: %w", ErrPending)
 	}
 	if v.OtherNodes == nil {
@@ -265,7 +274,7 @@ func (l *Ledger) finalReceipt(ctx context.Context, chain Chain, s txmanager.Subm
 	}
 	agree := 1
 	for _, other := range v.OtherNodes.QueryOthers(ctx, q, maxVoters, v.Node) {
-		if f.agrees(other, h, r) {
+		if chain.agrees(other, h, r) {
 			agree++
 		}
 	}
@@ -278,27 +287,21 @@ func (l *Ledger) finalReceipt(ctx context.Context, chain Chain, s txmanager.Subm
 // maxVoters bounds how many other nodes are queried for a proof.
 const maxVoters = 16
 
-// finality defines when a payer's transactions are final.
-type finality struct {
-	mode          txmanager.Finality
-	confirmations uint64
-}
-
 // finalIn returns the receipt in an observation, and whether its block is final there.
-func (f finality) finalIn(v txmanager.ChainObservation, h txmanager.Hash) (txmanager.Receipt, bool) {
+func (c PayerChain) finalIn(v txmanager.ChainObservation, h txmanager.Hash) (txmanager.Receipt, bool) {
 	answer := v.Receipts[h]
 	r := answer.Receipt
 	if answer.Answer != txmanager.AnswerFound || r.TxHash != h {
 		return r, false
 	}
-	if f.mode == txmanager.ByFinalized {
+	if c.Finality == txmanager.ByFinalized {
 		return r, v.Tagged != nil && r.BlockNumber <= v.Tagged.Number
 	}
-	return r, v.Head.Number >= r.BlockNumber && v.Head.Number-r.BlockNumber+1 >= f.confirmations
+	return r, v.Head.Number >= r.BlockNumber && v.Head.Number-r.BlockNumber+1 >= c.Confirmations
 }
 
 // agrees reports whether an observation has the same receipt, final, in a canonical block.
-func (f finality) agrees(v txmanager.ChainObservation, h txmanager.Hash, r txmanager.Receipt) bool {
-	same, final := f.finalIn(v, h)
+func (c PayerChain) agrees(v txmanager.ChainObservation, h txmanager.Hash, r txmanager.Receipt) bool {
+	same, final := c.finalIn(v, h)
 	return !v.NoAnswer && final && same.BlockHash == r.BlockHash && same.Succeeded == r.Succeeded && v.HashesAt[r.BlockNumber] == r.BlockHash
 }

@@ -137,9 +137,11 @@ func (h *env) openWorker() {
 	}
 }
 
-// finalBy is the rule of every payer's chain.
-func finalBy(mode txmanager.Finality, confirmations uint64) func(txmanager.Submitter) (txmanager.Finality, uint64, error) {
-	return func(txmanager.Submitter) (txmanager.Finality, uint64, error) { return mode, confirmations, nil }
+// finalBy is a chain with a rule, of every payer.
+func finalBy(chain payout.Chain, mode txmanager.Finality, confirmations uint64) func(txmanager.Submitter) (payout.PayerChain, error) {
+	return func(txmanager.Submitter) (payout.PayerChain, error) {
+		return payout.PayerChain{Chain: chain, Finality: mode, Confirmations: confirmations}, nil
+	}
 }
 
 func (h *env) newLedger(bound int) *payout.Ledger {
@@ -147,9 +149,8 @@ func (h *env) newLedger(bound int) *payout.Ledger {
 	return payout.New(payout.Options{
 		Families:  families,
 		Transfers: h.Store, Manager: h.manager, Tasks: h.tasks, QueueBound: bound,
-		ChainOf:    func(txmanager.Submitter) (payout.Chain, error) { return h.connector, nil },
-		FinalityOf: finalBy(txmanager.ByConfirmations, confirmations),
-		Finality:   txmanager.ByConfirmations, Confirmations: confirmations, Log: telemetry.NewLogger(h.log, slog.LevelDebug, ""),
+		ChainOf:  finalBy(h.connector, txmanager.ByConfirmations, confirmations),
+		Finality: txmanager.ByConfirmations, Confirmations: confirmations, Log: telemetry.NewLogger(h.log, slog.LevelDebug, ""),
 	})
 }
 

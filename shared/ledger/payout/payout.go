@@ -79,10 +79,7 @@ type Options struct {
 	Tasks      txmanager.TaskEnqueuer // if it fails, the sweep finds the payout
 	QueueBound int                    // queue.maxPerSubmitter
 
-	// ChainOf returns a payer's chain to read proofs from, and FinalityOf the manager's rule there: when a
-	// payment, or its failure, counts.
-	ChainOf    func(txmanager.Submitter) (Chain, error)
-	FinalityOf func(txmanager.Submitter) (txmanager.Finality, uint64, error)
+	ChainOf func(payer txmanager.Submitter) (PayerChain, error)
 
 	// Finality and Confirmations are the weakest rule of all chains. They decide whether payouts are on.
 	Finality      txmanager.Finality

@@ -198,7 +198,7 @@ func TestPaymentNeedsAQuorumOfNodes(t *testing.T) {
 	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
 	deposit := func(first func(*txmanager.ChainObservation), others ...func(*txmanager.ChainObservation)) transfer.Outcome {
 		l := h.newLedger(100)
-		l.ChainOf = func(txmanager.Submitter) (payout.Chain, error) { return voices{h.connector, first, others, 2}, nil }
+		l.ChainOf = finalBy(voices{h.connector, first, others, 2}, txmanager.ByConfirmations, confirmations)
 		return l.Deposit(t.Context(), x.Call())
 	}
 	for name, others := range map[string][]func(*txmanager.ChainObservation){
@@ -222,7 +222,7 @@ func TestPaymentNeedsAQuorumOfNodes(t *testing.T) {
 func TestPaymentIsProvedByTheFinalizedTag(t *testing.T) {
 	t.Parallel()
 	h := newFunded(t)
-	h.ledger.FinalityOf = finalBy(txmanager.ByFinalized, 0)
+	h.ledger.ChainOf = finalBy(h.connector, txmanager.ByFinalized, 0)
 	x := h.due(coin)
 	h.restored(0, nil)
 	h.awaitFilled()
@@ -274,7 +274,7 @@ func (forgets) FindConsumingTx(context.Context, txmanager.Submitter, uint64) (tx
 func TestNamedPayoutIsProvedByTheTransactionReadBefore(t *testing.T) {
 	t.Parallel()
 	h := newFunded(t)
-	h.ledger.ChainOf = func(txmanager.Submitter) (payout.Chain, error) { return forgets{h.connector}, nil }
+	h.ledger.ChainOf = finalBy(forgets{h.connector}, txmanager.ByConfirmations, confirmations)
 	x := h.due(coin)
 	h.outside(0, address, onePayment)
 	h.restored(1, map[uint64]string{0: x.ReqID})
@@ -286,7 +286,7 @@ func TestNamedPayoutIsProvedByTheTransactionReadBefore(t *testing.T) {
 func TestNamedPayoutWithoutEvidenceEndsByAStatement(t *testing.T) {
 	t.Parallel()
 	h := newFunded(t)
-	h.ledger.ChainOf = func(txmanager.Submitter) (payout.Chain, error) { return forgets{h.connector}, nil }
+	h.ledger.ChainOf = finalBy(forgets{h.connector}, txmanager.ByConfirmations, confirmations)
 	x := h.due(coin)
 	hash := h.outside(0, address, onePayment)
 	h.restored(1, map[uint64]string{0: x.ReqID})
@@ -313,11 +313,11 @@ func TestPayersChainDefinesFinality(t *testing.T) {
 	deposit := func(other txmanager.Finality, depth uint64, own txmanager.Finality, ownDepth uint64) transfer.Outcome {
 		l := h.newLedger(100)
 		l.Finality, l.Confirmations = other, depth
-		l.FinalityOf = func(s txmanager.Submitter) (txmanager.Finality, uint64, error) {
+		l.ChainOf = func(s txmanager.Submitter) (payout.PayerChain, error) {
 			if s != h.payer {
 				t.Errorf("asked of %s, want the payer", s)
 			}
-			return own, ownDepth, nil
+			return payout.PayerChain{Chain: h.connector, Finality: own, Confirmations: ownDepth}, nil
 		}
 		return l.Deposit(t.Context(), x.Call())
 	}

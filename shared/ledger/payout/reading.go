@@ -12,19 +12,11 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// PaymentsChain is a payer's chain. [chain.Node] is one node of it.
-type PaymentsChain interface {
-	Payments(ctx context.Context, q chain.PaymentsQuery) (chain.Payments, error)
-	PaymentsStart(ctx context.Context, q chain.PaymentsQuery, before time.Time) (chain.PaymentsStart, error)
-}
-
 // ChainReader reads the payments of all payers from final blocks of their chains, and evaluates
 // them. Each call continues after the last one. It implements [conservation.Payments].
 type ChainReader struct {
-	Book *checks.Book // stores the payments
-
-	// ChainOf returns a payer's chain, and the rule by which its blocks are final.
-	ChainOf func(txmanager.Submitter) (chain PaymentsChain, byTag bool, depth uint64, err error)
+	Book    *checks.Book // stores the payments
+	ChainOf func(payer txmanager.Submitter) (PayerChain, error)
 
 	Blocks  uint64        // maximum of blocks in one step
 	History time.Duration // how far back a new payer is read; 0: to its registration
@@ -73,11 +65,11 @@ func (r *ChainReader) Check(ctx context.Context, full bool) ([]conservation.Find
 // read makes steps until all final blocks are read or the time is over.
 func (r *ChainReader) read(ctx context.Context, at conservation.ChainReading) error {
 	submitter := txmanager.Submitter(at.Submitter)
-	payments, byTag, depth, err := r.ChainOf(submitter)
+	payments, err := r.ChainOf(submitter)
 	if err != nil {
 		return err
 	}
-	q := chain.PaymentsQuery{Payer: submitter.Address(), ByTag: byTag, Depth: depth, MaxBlocks: wholeBlocks}
+	q := chain.PaymentsQuery{Payer: submitter.Address(), ByTag: payments.Finality == txmanager.ByFinalized, Depth: payments.Confirmations, MaxBlocks: wholeBlocks}
 	for _, token := range at.Tokens {
 		q.Tokens = append(q.Tokens, txmanager.Address(token))
 	}
@@ -97,7 +89,7 @@ func (r *ChainReader) read(ctx context.Context, at conservation.ChainReading) er
 	return nil
 }
 
-func (r *ChainReader) begin(ctx context.Context, chain PaymentsChain, q chain.PaymentsQuery, at conservation.ChainReading) (conservation.ChainReading, error) {
+func (r *ChainReader) begin(ctx context.Context, chain PayerChain, q chain.PaymentsQuery, at conservation.ChainReading) (conservation.ChainReading, error) {
 	start, err := chain.PaymentsStart(ctx, q, time.Unix(at.Registered, 0).Add(-registrationMargin))
 	if err != nil {
 		return at, err
@@ -107,7 +99,7 @@ func (r *ChainReader) begin(ctx context.Context, chain PaymentsChain, q chain.Pa
 }
 
 // step reads some blocks and stores their payments.
-func (r *ChainReader) step(ctx context.Context, chain PaymentsChain, q chain.PaymentsQuery, at conservation.ChainReading) (next conservation.ChainReading, more bool, err error) {
+func (r *ChainReader) step(ctx context.Context, chain PayerChain, q chain.PaymentsQuery, at conservation.ChainReading) (next conservation.ChainReading, more bool, err error) {
 	if q.AfterHash, err = txmanager.ParseHash(at.BlockHash); err != nil {
 		return at, false, err
 	}
@@ -127,7 +119,7 @@ func (r *ChainReader) step(ctx context.Context, chain PaymentsChain, q chain.Pay
 
 // query reads payments, with fewer blocks after each error: many nodes bound the range of one
 // answer.
-func (r *ChainReader) query(ctx context.Context, chain PaymentsChain, q chain.PaymentsQuery) (p chain.Payments, err error) {
+func (r *ChainReader) query(ctx context.Context, chain PayerChain, q chain.PaymentsQuery) (p chain.Payments, err error) {
 	for blocks := max(r.Blocks, 1); ; blocks /= 8 {
 		q.UpTo = q.After + max(blocks, 1)
 		if p, err = chain.Payments(ctx, q); err == nil || blocks <= 1 || ctx.Err() != nil {
@@ -136,7 +128,7 @@ func (r *ChainReader) query(ctx context.Context, chain PaymentsChain, q chain.Pa
 	}
 }
 
-func (r *ChainReader) recordWentBack(ctx context.Context, chain PaymentsChain, q chain.PaymentsQuery, at conservation.ChainReading, p chain.Payments) error {
+func (r *ChainReader) recordWentBack(ctx context.Context, chain PayerChain, q chain.PaymentsQuery, at conservation.ChainReading, p chain.Payments) error {
 	evidence, err := json.Marshal(map[string]any{"block": at.Block, "was": at.BlockHash, "is": p.EndHash.String(), "node": p.Node})
 	if err != nil {
 		return err

@@ -34,9 +34,7 @@ func (h *env) onChain(blocks uint64) conservation.Monitor {
 func (h *env) reader(blocks uint64) *payout.ChainReader {
 	return &payout.ChainReader{
 		Book: book.New(h.db.DB), Blocks: blocks, Time: 30 * time.Second, Log: slog.New(slog.NewTextHandler(h.log, nil)),
-		ChainOf: func(txmanager.Submitter) (payout.PaymentsChain, bool, uint64, error) {
-			return h.connector, false, confirmations, nil
-		},
+		ChainOf: finalBy(h.connector, txmanager.ByConfirmations, confirmations),
 	}
 }
 
