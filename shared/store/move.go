@@ -43,8 +43,11 @@ select replace(gen_random_uuid()::text, '-', ''), a.system_identifier, a.timelin
                      else v.reason || '; ' || excluded.by || ': ' || excluded.reason end
 returning id, mark, mark = $3`
 
-// markMove writes a mark that belongs to a move.
-var markMove = asMark(`values ($1, $2, $3)`)
+// These statements write a mark that belongs to a move. endMark writes none if the move has ended.
+var (
+	markMove = asMark(`values ($1, $2, $3)`)
+	endMark  = asMark(`select replace(gen_random_uuid()::text, '-', ''), $2, $3 from database_move where id = $1 and ended_at is null`)
+)
 
 func moveReason(what string, id int64) string { return what + " " + strconv.FormatInt(id, 10) }
 
@@ -122,13 +125,8 @@ func (s *Store) PrepareEnd(ctx context.Context, m mark.Move, over int64, w mark.
 		if _, err := tx.Exec(ctx, allowMove); err != nil {
 			return err
 		}
-		var id string
-		err := tx.QueryRow(ctx, `select replace(gen_random_uuid()::text, '-', '') from database_move where id = $1 and ended_at is null`, m.ID).Scan(&id)
-		if err != nil {
-			return results.Missing(err, mark.ErrNoMove)
-		}
-		next, err = scanMark(tx.QueryRow(ctx, markMove, id, over, moveReason(string(w), m.ID)))
-		return err
+		next, err = scanMark(tx.QueryRow(ctx, endMark, m.ID, over, moveReason(string(w), m.ID)))
+		return results.Missing(err, mark.ErrNoMove)
 	})
 	if err != nil {
 		return mark.Mark{}, fmt.Errorf("prepare the mark that ends the move: %w", err)
