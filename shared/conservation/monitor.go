@@ -105,19 +105,25 @@ func (m *Monitor) run(ctx context.Context, full bool, onChain []Finding, report 
 
 // readAll reads in the order that the evaluation requires, and evaluates.
 func (w *walk) readAll(ctx context.Context) error {
-	for _, read := range []struct {
-		point string
-		next  func(context.Context) (more bool, err error)
+	payouts := func(_ context.Context, after Cursor, _ int) (Page, error) { return Page{Next: after}, nil } // there is no journal
+	if w.Payouts != nil {
+		payouts = w.Payouts.Page
+	}
+	for _, journal := range []struct {
+		name   string
+		side   Side
+		read   pageReader
+		cursor *Cursor
 	}{
-		{"transfers", w.claims},
-		{"payouts", w.page(transfer.Chain, w.Payouts, &w.cursors.Payouts)},
-		{"trading", w.page(transfer.Spot, w.Trading, &w.cursors.Trading)},
-		{"funding", w.page(transfer.Funding, w.Funding, &w.cursors.Funding)},
+		{"transfers", "", w.Book.Claims, &w.cursors.Transfers},
+		{"payouts", transfer.Chain, payouts, &w.cursors.Payouts},
+		{"trading", transfer.Spot, w.Trading.Page, &w.cursors.Trading},
+		{"funding", transfer.Funding, w.Funding.Page, &w.cursors.Funding},
 	} {
-		if err := w.catchUp(ctx, read.next); err != nil {
-			return fmt.Errorf("read %s: %w", read.point, err)
+		if err := w.catchUp(ctx, journal.side, journal.read, journal.cursor); err != nil {
+			return fmt.Errorf("read %s: %w", journal.name, err)
 		}
-		w.reach("after " + read.point)
+		w.reach("after " + journal.name)
 	}
 	return w.end(ctx)
 }
@@ -132,12 +138,20 @@ type walk struct {
 	onChain []Finding // violations found on the chain
 }
 
+// pageReader reads a page as [Journal].Page does.
+type pageReader func(ctx context.Context, after Cursor, limit int) (Page, error)
+
 // catchUp reads pages to the end. It stores all but the last one by one, so that another run can
 // continue after a crash. The last page is part of the verdict.
-func (w *walk) catchUp(ctx context.Context, next func(context.Context) (more bool, err error)) error {
+func (w *walk) catchUp(ctx context.Context, side Side, read pageReader, cursor *Cursor) error {
 	for {
-		if more, err := next(ctx); err != nil || !more {
+		page, err := read(ctx, *cursor, w.limit())
+		if err != nil {
 			return err
+		}
+		w.add(side, page, cursor, false)
+		if !page.More {
+			return nil
 		}
 		if err := w.keep(ctx); err != nil {
 			return err
@@ -145,36 +159,12 @@ func (w *walk) catchUp(ctx context.Context, next func(context.Context) (more boo
 	}
 }
 
-func (w *walk) claims(ctx context.Context) (more bool, err error) {
-	page, err := w.Book.Claims(ctx, w.cursors.Transfers, w.limit())
-	if err != nil {
-		return false, err
-	}
-	w.cursors.Transfers = page.Next
-	w.batch.Claims = append(w.batch.Claims, page.Claims...)
-	w.report.Final += len(page.Claims)
-	return page.More, nil
-}
-
-// page reads the pages of a journal; nil: there is none.
-func (w *walk) page(side Side, journal Payouts, cursor *Cursor) func(context.Context) (more bool, err error) {
-	return func(ctx context.Context) (more bool, err error) {
-		if journal == nil {
-			return false, nil
-		}
-		page, err := journal.Page(ctx, *cursor, w.limit())
-		if err != nil {
-			return false, err
-		}
-		w.add(side, page, cursor, false)
-		return page.More, nil
-	}
-}
-
-// add adds a page of a side's journal to the batch. last marks the last read of the run.
+// add adds a page of a journal to the batch. last marks the last read of the run.
 func (w *walk) add(side Side, page Page, cursor *Cursor, last bool) {
 	*cursor = page.Next
+	w.report.Final += len(page.Claims)
 	w.report.Entries += len(page.Entries)
+	w.batch.Claims = append(w.batch.Claims, page.Claims...)
 	for _, e := range page.Entries {
 		w.batch.Entries = append(w.batch.Entries, Entry{e, side, last})
 	}

@@ -29,10 +29,11 @@ type Journal interface {
 	Point(ctx context.Context, after Cursor) (Point, error)
 }
 
-// Page is a part of a journal.
+// Page is a part of a journal. Only that of the transfers that became final has Claims, and it has no Entries.
 type Page struct {
 	Entries []transfer.Entry
 	Scales  []Scale
+	Claims  []Claim
 	Next    Cursor
 	More    bool
 }
@@ -103,7 +104,7 @@ type Store interface {
 	Begin(ctx context.Context, full bool) (Checkpoint, error)
 
 	// Claims reads transfers that became final, with the same guarantees as [Journal].Page.
-	Claims(ctx context.Context, after Cursor, limit int) (Claims, error)
+	Claims(ctx context.Context, after Cursor, limit int) (Page, error)
 
 	// Known reads the checkpoint's evidence about the requests. With open it also reads the
 	// evidence of all open requests, and the scales of assets. It fails with [ErrSuperseded] if the
@@ -120,11 +121,4 @@ type Store interface {
 	// Finish makes a full run's checkpoint the one from which incremental runs continue. It closes
 	// findings that are older than the run and were not found by it.
 	Finish(ctx context.Context, c Checkpoint) error
-}
-
-// Claims are transfers that became final.
-type Claims struct {
-	Claims []Claim
-	Next   Cursor
-	More   bool
 }

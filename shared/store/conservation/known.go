@@ -80,9 +80,9 @@ select h.tx, t.req_id, t.user_id, t.asset_id, t.units, t.transfer_type, h.state
  order by h.tx`
 
 // Claims reads transfers that became final. It never splits those of one transaction.
-func (b *Book) Claims(ctx context.Context, after conservation.Cursor, limit int) (out conservation.Claims, err error) {
-	out.Claims, out.Next, out.More, err = snapshot.ReadPage(ctx, b.db, after, limit, final, scanClaim)
-	return out, results.Wrap(err, "read transfers that are final")
+func (b *Book) Claims(ctx context.Context, after conservation.Cursor, limit int) (p conservation.Page, err error) {
+	p.Claims, p.Next, p.More, err = snapshot.ReadPage(ctx, b.db, after, limit, final, scanClaim)
+	return p, results.Wrap(err, "read transfers that are final")
 }
 
 func scanClaim(row pgx.CollectableRow, tx *uint64) (c conservation.Claim, err error) {
