@@ -46,13 +46,9 @@ type chainsResponse struct {
 	Chains   []chainView `json:"chains"`
 }
 
-// chainView is a chain without what is not known of it.
 type chainView struct {
 	client.Chain
-	Confirmations     *uint64    `json:"confirmations,omitempty"`
-	MeasuredBlockTime *int64     `json:"measuredBlockMilliseconds,omitempty"`
-	BaseFeePerGas     string     `json:"baseFeePerGas,omitempty"`
-	Nodes             []nodeView `json:"nodes"`
+	Nodes []nodeView `json:"nodes"`
 }
 
 // nodeView is a node with null, where the client has an empty text.
@@ -90,9 +86,7 @@ func viewChain(ctx context.Context, c *serve.Chain) chainView {
 		}
 	}
 	if best >= 0 {
-		if fee := seen[best].BaseFeeWei; fee != nil {
-			out.BaseFeePerGas = fee.String()
-		}
+		out.BaseFeePerGas = weiText(seen[best].BaseFeeWei)
 		out.MeasuredBlockTime = measureBlocks(ctx, c.Nodes[best], seen[best].Head.Number)
 	}
 	return out

@@ -21,17 +21,13 @@ const maxLostPage = 20
 // lostResponse is a page of lost nonces, with the types of the store and of the manager.
 type lostResponse struct {
 	client.LostNonces
-	Nonces        []lostNonce `json:"nonces"`
-	NextPageToken string      `json:"nextPageToken,omitempty"` // absent on the last page
+	Nonces []lostNonce `json:"nonces"`
 }
 
 type lostNonce struct {
-	Nonce       uint64                 `json:"nonce"`
+	client.LostNonce
 	ConsumingTx *txmanager.ConsumingTx `json:"consumingTx,omitempty"` // the transaction that consumed the nonce on the chain
-	Succeeded   *bool                  `json:"succeeded,omitempty"`   // read at finality; null: not yet
-	Unknown     string                 `json:"unknown,omitempty"`     // why the transaction cannot be shown
 	Intents     []store.MatchingIntent `json:"intents"`               // intents with the same to, value and data
-	Payouts     []string               `json:"payouts"`               // req_ids of open payouts with the same effect
 
 	more bool // other intents may match
 }
@@ -177,7 +173,7 @@ func (page lostNoncePage) consumedByOwn(ctx context.Context, one lostNonce) (boo
 }
 
 func (a *Server) lostNonce(ctx context.Context, page lostNoncePage, n uint64) (lostNonce, error) {
-	one := lostNonce{Nonce: n, Intents: []store.MatchingIntent{}, Payouts: []string{}}
+	one := lostNonce{LostNonce: client.LostNonce{Nonce: n, Payouts: []string{}}, Intents: []store.MatchingIntent{}}
 	f, read := page.stored[n]
 	if read {
 		one.Succeeded = &f.Succeeded

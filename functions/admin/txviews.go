@@ -3,14 +3,13 @@ package admin
 import (
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"math/big"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/functions/transactions"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -25,32 +24,10 @@ const (
 	maxReadPayload = 512 << 10
 )
 
-// inspectedTx is a transaction with what its caller asked for.
+// inspectedTx is a transaction with what its caller asked for, with the view of the transaction that callers have.
 type inspectedTx struct {
+	client.InspectedTx
 	Transaction transactions.View `json:"transaction"`
-	Caller      string            `json:"caller"`
-	TraceID     string            `json:"traceId,omitempty"` // absent: the request was not traced
-	Payload     *payloadView      `json:"payload,omitempty"` // absent: none is stored, or none any more
-}
-
-// payloadView is a stored payload: a call, or a handler with its arguments.
-type payloadView struct {
-	*callView
-	Handler   string          `json:"handler,omitempty"`
-	Args      json.RawMessage `json:"args,omitempty"` // absent: they have more than shownArgs bytes
-	ArgsBytes int             `json:"argsBytes,omitempty"`
-}
-
-// callView is a call, with the beginning of its data. An absent bound was not given.
-type callView struct {
-	To                   *txmanager.Address `json:"to,omitempty"` // absent: the data is a contract to deploy
-	Value                string             `json:"value"`
-	Data                 string             `json:"data"`
-	DataBytes            int                `json:"dataBytes"` // of the whole data
-	Gas                  string             `json:"gas,omitempty"`
-	MaxGas               string             `json:"maxGas,omitempty"`
-	MaxFeePerGas         string             `json:"maxFeePerGas,omitempty"`
-	MaxPriorityFeePerGas string             `json:"maxPriorityFeePerGas,omitempty"`
 }
 
 // inspectTx shows a transaction with its payload and its trace.
@@ -65,27 +42,25 @@ func (a *Server) inspectTx(r *http.Request, txID string) (out inspectedTx, err e
 		return out, err
 	}
 	transactions.Estimate(a.Base, rec, waiting)
-	out = inspectedTx{Transaction: transactions.ViewOf(rec, waiting, operator), Caller: order.Caller, TraceID: telemetry.TraceID(order.Trace)}
+	out.Transaction = transactions.ViewOf(rec, waiting, operator)
+	out.Caller, out.TraceID = order.Caller, telemetry.TraceID(order.Trace)
 	switch {
 	case order.PayloadBytes == 0:
 	case order.Handler != nil:
-		out.Payload = &payloadView{Handler: *order.Handler, ArgsBytes: order.PayloadBytes}
+		out.Payload = &client.TxPayload{Handler: *order.Handler, ArgsBytes: order.PayloadBytes}
 		if order.PayloadBytes <= shownArgs {
 			out.Payload.Args = order.Payload
 		}
 	default:
-		call, err := a.callOf(rec.Submitter, order.Payload)
-		if err != nil { // the transaction is shown all the same
+		if out.Payload, err = a.callOf(rec.Submitter, order.Payload); err != nil { // the transaction is shown all the same
 			a.Log.WarnContext(r.Context(), "a stored payload is unreadable", telemetry.TxIDKey, txID, "error", err.Error())
-			break
 		}
-		out.Payload = &payloadView{callView: call}
 	}
 	return out, nil
 }
 
-// callOf reads a stored call.
-func (a *Server) callOf(s txmanager.Submitter, payload []byte) (*callView, error) {
+// callOf reads a stored call. It shows the beginning of the call's data.
+func (a *Server) callOf(s txmanager.Submitter, payload []byte) (*client.TxPayload, error) {
 	family, err := a.Families.Of(s)
 	if err != nil {
 		return nil, err
@@ -94,10 +69,14 @@ func (a *Server) callOf(s txmanager.Submitter, payload []byte) (*callView, error
 	if err != nil {
 		return nil, err
 	}
-	return &callView{
-		To: call.To, Value: call.Value.String(), Data: "0x" + hex.EncodeToString(call.Data[:min(len(call.Data), shownData)]), DataBytes: len(call.Data),
+	shown := &client.TxPayload{
+		Value: call.Value.String(), Data: "0x" + hex.EncodeToString(call.Data[:min(len(call.Data), shownData)]), DataBytes: new(len(call.Data)),
 		Gas: gasText(call.Gas), MaxGas: gasText(call.MaxGas), MaxFeePerGas: weiText(call.FeeCapWei), MaxPriorityFeePerGas: weiText(call.TipCapWei),
-	}, nil
+	}
+	if call.To != nil {
+		shown.To = call.To.String()
+	}
+	return shown, nil
 }
 
 // gasText is an amount of gas; "" if none was given.
@@ -116,33 +95,28 @@ func weiText(wei *big.Int) string {
 	return wei.String()
 }
 
-type whyTxResponse struct {
-	TxID            string           `json:"txId"`
-	State           txmanager.State  `json:"state"`
-	SubState        *string          `json:"subState"`
-	LastError       *string          `json:"lastError"`
-	LastErrorDetail *string          `json:"lastErrorDetail,omitempty"`
-	Waiting         *store.Waiting   `json:"waiting,omitempty"` // nil: it has ended
-	NextActor       string           `json:"nextActor,omitempty"`
-	Action          string           `json:"action,omitempty"` // what an operator can do
-	Runbook         string           `json:"runbook,omitempty"`
-	NextCheckAt     *time.Time       `json:"nextCheckAt,omitempty"`
-	LeasedBy        string           `json:"leasedBy,omitempty"` // the node that works on the submitter now
-	RequestedAction txmanager.Action `json:"requestedAction,omitempty"`
+// txWhy is a [client.TxWhy] with null where the client has an empty text, and with the store's view of the wait.
+type txWhy struct {
+	client.TxWhy
+	SubState        *string        `json:"subState"`
+	LastError       *string        `json:"lastError"`
+	LastErrorDetail *string        `json:"lastErrorDetail,omitempty"`
+	Waiting         *store.Waiting `json:"waiting,omitempty"` // nil: it has ended
 }
 
 // whyTx shows what a transaction waits for, who ends the wait, and what an operator can do.
-func (a *Server) whyTx(r *http.Request, txID string) (out whyTxResponse, err error) {
+func (a *Server) whyTx(r *http.Request, txID string) (out txWhy, err error) {
 	rec, waiting, err := a.Store.TxWaiting(r.Context(), txID, store.Viewer{Operator: true})
 	if err != nil {
 		return out, err
 	}
-	out = whyTxResponse{TxID: rec.TxID, State: rec.State, SubState: rec.SubState, LastError: rec.LastError, LastErrorDetail: rec.LastErrorDetail, Waiting: waiting}
+	out = txWhy{SubState: rec.SubState, LastError: rec.LastError, LastErrorDetail: rec.LastErrorDetail, Waiting: waiting}
+	out.TxID, out.State = rec.TxID, client.TxState(rec.State)
 	if waiting != nil {
 		guide := waiting.Cause.Guide()
 		transactions.Estimate(a.Base, rec, waiting)
 		out.NextActor, out.Action, out.Runbook = guide.NextActor, guide.Action, "docs/runbooks/"+guide.Runbook+".md"
-		out.NextCheckAt, out.LeasedBy, out.RequestedAction = waiting.NextAt, waiting.Leased, waiting.Requested
+		out.NextCheckAt, out.LeasedBy, out.RequestedAction = waiting.NextAt, waiting.Leased, string(waiting.Requested)
 	}
 	return out, nil
 }

@@ -16,17 +16,17 @@ type LostNonces struct {
 	UnknownCalls int         `json:"unknownCalls"` // queued intents whose handlers have not run: each may have been any of the nonces
 	Nonces       []LostNonce `json:"nonces"`       // at most 20
 
-	NextPageToken string `json:"nextPageToken"` // "": this was the last page
+	NextPageToken string `json:"nextPageToken,omitempty"` // "": this was the last page
 }
 
 // LostNonce is a nonce that a foreign transaction has consumed.
 type LostNonce struct {
 	Nonce       uint64              `json:"nonce"`
-	ConsumingTx *ForeignTransaction `json:"consumingTx"` // nil: Unknown says why
-	Unknown     string              `json:"unknown"`     // why ConsumingTx cannot be shown; "": it is shown
-	Succeeded   *bool               `json:"succeeded"`   // false: it reverted; nil: it was not read at finality yet
-	Payouts     []string            `json:"payouts"`     // ReqIDs of open payouts that want the same
-	Intents     []MatchingIntent    `json:"intents"`     // those that want the same: to, value and data
+	ConsumingTx *ForeignTransaction `json:"consumingTx"`         // nil: Unknown says why
+	Unknown     string              `json:"unknown,omitempty"`   // why ConsumingTx cannot be shown; "": it is shown
+	Succeeded   *bool               `json:"succeeded,omitempty"` // false: it reverted; nil: it was not read at finality yet
+	Payouts     []string            `json:"payouts"`             // ReqIDs of open payouts that want the same
+	Intents     []MatchingIntent    `json:"intents"`             // those that want the same: to, value and data
 }
 
 // ForeignTransaction is a transaction on the chain that Fencepost has no record of.

@@ -14,13 +14,13 @@ type TxWhy struct {
 	SubState        string     `json:"subState"` // "": none
 	LastError       string     `json:"lastError"`
 	LastErrorDetail string     `json:"lastErrorDetail"`
-	Waiting         *Waiting   `json:"waiting"`     // nil: it has ended
-	NextActor       string     `json:"nextActor"`   // who ends the wait, for a person
-	Action          string     `json:"action"`      // what an operator can do, for a person
-	Runbook         string     `json:"runbook"`     // a page of the repository
-	NextCheckAt     *time.Time `json:"nextCheckAt"` // nil: no time is planned
-	LeasedBy        string     `json:"leasedBy"`    // the node that works on the submitter now; "": none
-	RequestedAction string     `json:"requestedAction"`
+	Waiting         *Waiting   `json:"waiting"`               // nil: it has ended
+	NextActor       string     `json:"nextActor,omitempty"`   // who ends the wait, for a person
+	Action          string     `json:"action,omitempty"`      // what an operator can do, for a person
+	Runbook         string     `json:"runbook,omitempty"`     // a page of the repository
+	NextCheckAt     *time.Time `json:"nextCheckAt,omitempty"` // nil: no time is planned
+	LeasedBy        string     `json:"leasedBy,omitempty"`    // the node that works on the submitter now; "": none
+	RequestedAction string     `json:"requestedAction,omitempty"`
 }
 
 // TxChange is one recorded change of a transaction.
@@ -76,26 +76,26 @@ type TxDecision struct {
 // InspectedTx is a transaction with what its caller asked for.
 type InspectedTx struct {
 	Transaction Tx         `json:"transaction"`
-	Caller      string     `json:"caller"`  // the name under which it is stored
-	TraceID     string     `json:"traceId"` // 32 hex digits; "": the request was not traced
-	Payload     *TxPayload `json:"payload"` // nil: a reservation and a filled nonce have none, or it is archived
+	Caller      string     `json:"caller"`            // the name under which it is stored
+	TraceID     string     `json:"traceId,omitempty"` // 32 hex digits; "": the request was not traced
+	Payload     *TxPayload `json:"payload,omitempty"` // nil: a reservation and a filled nonce have none, or it is archived
 }
 
 // TxPayload is a stored payload: a call, or a handler with its arguments. Amounts are decimal strings in wei, gas a
 // decimal string. "" is a bound that was not given.
 type TxPayload struct {
-	To                   string `json:"to"`        // "": Data is a contract to deploy
-	Value                string `json:"value"`     // "": the transaction is a handler's
-	Data                 string `json:"data"`      // the first 4,096 bytes
-	DataBytes            *int   `json:"dataBytes"` // of the whole data
-	Gas                  string `json:"gas"`
-	MaxGas               string `json:"maxGas"`
-	MaxFeePerGas         string `json:"maxFeePerGas"`
-	MaxPriorityFeePerGas string `json:"maxPriorityFeePerGas"`
+	To                   string `json:"to,omitempty"`        // "": Data is a contract to deploy
+	Value                string `json:"value,omitempty"`     // "": the transaction is a handler's
+	Data                 string `json:"data,omitempty"`      // the first 4,096 bytes
+	DataBytes            *int   `json:"dataBytes,omitempty"` // of the whole data
+	Gas                  string `json:"gas,omitempty"`
+	MaxGas               string `json:"maxGas,omitempty"`
+	MaxFeePerGas         string `json:"maxFeePerGas,omitempty"`
+	MaxPriorityFeePerGas string `json:"maxPriorityFeePerGas,omitempty"`
 
-	Handler   string          `json:"handler"`   // who makes the transaction out of Args; "": the caller
-	Args      json.RawMessage `json:"args"`      // nil: they have more than 64 KiB
-	ArgsBytes int             `json:"argsBytes"` // of the whole Args
+	Handler   string          `json:"handler,omitempty"`   // who makes the transaction out of Args; "": the caller
+	Args      json.RawMessage `json:"args,omitempty"`      // nil: they have more than 64 KiB
+	ArgsBytes int             `json:"argsBytes,omitempty"` // of the whole Args
 }
 
 // InspectTx returns the transaction with its payload and its trace. It is for operators.

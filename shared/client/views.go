@@ -111,12 +111,12 @@ func (c *Client) GetOverview(ctx context.Context) (Overview, error) {
 type Chain struct {
 	ChainID           uint64  `json:"chainId"`
 	Namespace         string  `json:"namespace"`
-	Finality          string  `json:"finality"`                  // confirmations, safe or finalized
-	Confirmations     *uint64 `json:"confirmations"`             // nil: a tag of the chain decides
-	Quorum            int     `json:"quorum"`                    // nodes that must agree
-	BlockTime         int64   `json:"blockMilliseconds"`         // by the settings
-	MeasuredBlockTime *int64  `json:"measuredBlockMilliseconds"` // nil: no node gave its blocks
-	BaseFeePerGas     string  `json:"baseFeePerGas"`             // of the highest head, in wei; "": the chain has none, or no node answered
+	Finality          string  `json:"finality"`                            // confirmations, safe or finalized
+	Confirmations     *uint64 `json:"confirmations,omitempty"`             // nil: a tag of the chain decides
+	Quorum            int     `json:"quorum"`                              // nodes that must agree
+	BlockTime         int64   `json:"blockMilliseconds"`                   // by the settings
+	MeasuredBlockTime *int64  `json:"measuredBlockMilliseconds,omitempty"` // nil: no node gave its blocks
+	BaseFeePerGas     string  `json:"baseFeePerGas,omitempty"`             // of the highest head, in wei; "": the chain has none, or no node answered
 	Nodes             []Node  `json:"nodes"`
 }
 
