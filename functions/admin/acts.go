@@ -62,8 +62,7 @@ func (a *Desk) act(mux *web.Mux, pattern, kind string, h serve.Handler) {
 	}
 	a.acts.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		if err := h(w, r); err != nil {
-			c := callOf(r)
-			c.failed, c.problem = err, a.problem(err)
+			callOf(r).failed = carryError{a.problem(err), err}
 		}
 	})
 }
@@ -94,7 +93,7 @@ type adminCall struct {
 
 	approved *store.Proposal // the proposal that this call carries out; nil: the operator's own call
 
-	failed, problem error // the error, and the problem shown for it, of a call that carries out a proposal
+	failed error // a [carryError] of a call that carries out a proposal; nil: it has succeeded
 }
 
 type adminCallKey struct{}

@@ -30,19 +30,11 @@ func (b reasonRequest) given() string { return b.Reason }
 
 // withBody serves an operator's call with a body. The function subject reads the path.
 func withBody[S, B any](a *Desk, subject func(*http.Request) (S, error), do func(http.ResponseWriter, *http.Request, call[S, B]) error) serve.Handler {
-	return func(w http.ResponseWriter, r *http.Request) (err error) {
-		var c call[S, B]
-		if c.by, err = a.operator(r); err != nil {
-			return err
-		}
-		if c.on, err = subject(r); err != nil {
-			return err
-		}
-		if c.body, err = web.Decode[B](w, r, a.MaxBodyBytes); err != nil {
-			return err
-		}
-		return do(w, r, c)
-	}
+	return serve.By(a.operator, func(w http.ResponseWriter, r *http.Request, by string) error {
+		return serve.By(subject, serve.WithBody(a.Base, func(w http.ResponseWriter, r *http.Request, on S, body B) error {
+			return do(w, r, call[S, B]{by: by, on: on, body: body})
+		}))(w, r)
+	})
 }
 
 // withReason is [withBody] for a call whose reason is checked before the rest of its body.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/functions/transactions"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
@@ -113,5 +114,5 @@ func (a *Server) matchForeign(w http.ResponseWriter, r *http.Request, c submitte
 	a.Log.WarnContext(r.Context(), "foreign transaction matched", telemetry.SubmitterKey, c.on, telemetry.TxIDKey, id, "nonce", *c.body.Nonce,
 		"state", out.State, "operator", c.by, "reason", c.reason, telemetry.NodeIDKey, a.Node)
 	a.EnqueueAdvance(r.Context(), c.on, out.Token)
-	return web.Reply(w, r, http.StatusOK, proceedResponse{TxID: id, State: out.State, SubState: out.SubState})
+	return web.Reply(w, r, http.StatusOK, transactions.ActResult{TxID: id, State: out.State, SubState: out.SubState})
 }

@@ -169,10 +169,8 @@ func (a *Desk) approveProposal(w http.ResponseWriter, r *http.Request, c call[st
 	switch verdict {
 	case store.VerdictOpen:
 		a.Log.WarnContext(r.Context(), "a proposal is approved", "proposalId", c.on, "act", p.Act, "proposedBy", p.By, "operator", c.by, "reason", c.reason)
-		if err := a.carryOut(r, p); err != nil {
-			if err := a.notCarriedOut(r, p, err); err != nil {
-				return err
-			}
+		if err := a.notCarriedOut(r, p, a.carryOut(r, p)); err != nil {
+			return err
 		}
 	case store.ProposalCarriedOut:
 	default:
@@ -259,7 +257,7 @@ func (a *Desk) carryOut(r *http.Request, p store.Proposal) error {
 	a.acts.ServeHTTP(answer, call)
 	switch {
 	case c.failed != nil:
-		return carryError{c.problem, c.failed}
+		return c.failed
 	case answer.status >= http.StatusBadRequest:
 		return fmt.Errorf("the call of proposal %s is answered %d: %.300s", p.ID, answer.status, answer.body.Bytes())
 	}
@@ -277,8 +275,8 @@ type carryError struct {
 func (e carryError) Error() string { return e.cause.Error() }
 func (e carryError) Unwrap() error { return e.problem }
 
-// notCarriedOut returns the answer for a failed act; nil if another call has carried the proposal out
-// meanwhile.
+// notCarriedOut returns the answer for a failed act; nil if the act has not failed, or another call has carried the
+// proposal out meanwhile.
 func (a *Desk) notCarriedOut(r *http.Request, p store.Proposal, failed error) error {
 	carry, ok := errors.AsType[carryError](failed)
 	if !ok || !store.IsProposalGone(carry.cause) {

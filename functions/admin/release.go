@@ -218,14 +218,12 @@ func releaseProblem(err error) error {
 		return web.FieldProblem("fill", "%s; nothing was changed", fill.Error())
 	case errors.Is(err, txmanager.ErrFillRequired):
 		return web.FieldProblem("mode", "cannot be resume: %s; nothing was changed", txmanager.ErrFillRequired.Error())
-	case errors.Is(err, txmanager.ErrNotYetFinal):
+	case errors.Is(err, txmanager.ErrNotYetFinal), errors.Is(err, txmanager.ErrStillReading):
 		return web.UnavailableBecause(err, err.Error()+": ask again; nothing was changed")
 	case errors.As(err, &naming):
 		return web.FieldProblem("requests", "has a name that cannot be honoured: %s; nothing was changed", naming.Error())
 	case errors.Is(err, store.ErrRetired):
 		return web.FieldProblem("requests", "has a request that is not stored here, and the submitter is retired: nothing of it was lost; send %q for that nonce; nothing was changed", txmanager.NoRequest)
-	case errors.Is(err, txmanager.ErrStillReading):
-		return web.UnavailableBecause(err, err.Error()+": ask again; nothing was changed")
 	case errors.Is(err, txmanager.ErrNotLeader):
 		return &web.Problem{Code: web.Code{Name: "NOT_LEADER", Status: http.StatusConflict}, RetryAfter: notLeaderRetryAfter,
 			Detail: "the submitter is being served; nothing was changed"}

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
@@ -110,8 +111,7 @@ func parseSuccessions(of map[string]string) (map[string]string, error) {
 
 type updateRequest struct {
 	reasonRequest
-	MaxInFlight *int    `json:"maxInFlight"`
-	Name        *string `json:"name"`
+	client.SubmitterUpdate
 }
 
 // maxName is the most characters of a submitter's name.

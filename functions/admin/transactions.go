@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost/fencepost/functions/counted"
 	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/functions/transactions"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
@@ -50,12 +51,6 @@ func (a *Server) cancel(w http.ResponseWriter, r *http.Request, c call[string, r
 	return a.Intents.Cancel(w, r, c.on, store.Viewer{Caller: c.by, Operator: true}, c.reason)
 }
 
-type proceedResponse struct {
-	TxID     string             `json:"txId"`
-	State    txmanager.State    `json:"state"`
-	SubState txmanager.SubState `json:"subState,omitempty"`
-}
-
 // proceed lets one held intent continue, by an operator's decision, and stores the reason.
 func (a *Server) proceed(w http.ResponseWriter, r *http.Request, c call[string, reasonRequest]) error {
 	if mustPropose(r) {
@@ -87,7 +82,7 @@ func (a *Server) proceed(w http.ResponseWriter, r *http.Request, c call[string, 
 	if out.State == txmanager.Queued {
 		a.EnqueueAdvance(telemetry.Onward(r.Context(), out.Trace), out.Submitter, out.Token)
 	}
-	return web.Reply(w, r, http.StatusOK, proceedResponse{TxID: c.on, State: out.State, SubState: out.SubState})
+	return web.Reply(w, r, http.StatusOK, transactions.ActResult{TxID: c.on, State: out.State, SubState: out.SubState})
 }
 
 // proceedPage is the number of held intents that one call releases.

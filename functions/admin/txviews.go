@@ -41,8 +41,7 @@ func (a *Server) inspectTx(r *http.Request, txID string) (out inspectedTx, err e
 	if err != nil {
 		return out, err
 	}
-	transactions.Estimate(a.Base, rec, waiting)
-	out.Transaction = transactions.ViewOf(rec, waiting, operator)
+	out.Transaction = transactions.ViewOf(a.Base, rec, waiting, operator)
 	out.Caller, out.TraceID = order.Caller, telemetry.TraceID(order.Trace)
 	switch {
 	case order.PayloadBytes == 0:

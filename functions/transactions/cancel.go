@@ -16,9 +16,10 @@ func (a *Server) RouteCancel(mux *web.Mux) {
 	a.Handle(mux, "cancel", "POST /api/v1/tx/{txId}/cancel", a.DeliverAfter(serve.By(a.Viewer, a.cancel)))
 }
 
-type cancelResponse struct {
+// ActResult is what an act on a transaction answers: the transaction after the act.
+type ActResult struct {
 	TxID     string             `json:"txId"`
-	Outcome  string             `json:"outcome"`
+	Outcome  string             `json:"outcome,omitempty"` // of a cancel
 	State    txmanager.State    `json:"state"`
 	SubState txmanager.SubState `json:"subState,omitempty"`
 	Stated   bool               `json:"stated,omitempty"` // EXECUTED by an operator's statement, without proof on the chain
@@ -55,7 +56,7 @@ func (a *Server) Cancel(w http.ResponseWriter, r *http.Request, txID string, v s
 	if err != nil {
 		return err
 	}
-	body := cancelResponse{TxID: txID, Outcome: outcome(out), State: out.State, SubState: out.SubState, Stated: out.Stated}
+	body := ActResult{TxID: txID, Outcome: outcome(out), State: out.State, SubState: out.SubState, Stated: out.Stated}
 	status := http.StatusOK
 	if body.Outcome == outcomePending {
 		status = http.StatusAccepted

@@ -86,13 +86,13 @@ func expectedEnd(of rules.Finality, rec store.Record, w store.Waiting) *time.Tim
 // viewFor is what v is shown of a transaction that was read: viewFor(v)(read()).
 func (a *Server) viewFor(v store.Viewer) func(store.Record, *store.Waiting, error) (View, error) {
 	return func(rec store.Record, waiting *store.Waiting, err error) (View, error) {
-		Estimate(a.Base, rec, waiting)
-		return ViewOf(rec, waiting, v), err
+		return ViewOf(a.Base, rec, waiting, v), err
 	}
 }
 
-// ViewOf is what a viewer is shown of a transaction.
-func ViewOf(rec store.Record, waiting *store.Waiting, v store.Viewer) View {
+// ViewOf is what a viewer is shown of a transaction, with the estimate of [Estimate].
+func ViewOf(b *serve.Base, rec store.Record, waiting *store.Waiting, v store.Viewer) View {
+	Estimate(b, rec, waiting)
 	out := View{Record: rec, Waiting: waiting}
 	if v.Operator {
 		out.Nonce, out.Mempool, out.LastErrorDetail = rec.Nonce, rec.Mempool, rec.LastErrorDetail
