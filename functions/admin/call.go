@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -85,24 +84,22 @@ func reasonOf(text string) (string, error) {
 	return reason, nil
 }
 
-// proposeIf proposes the act, unless hindrance names a reason against it in the state that the act
-// depends on. The parameter known is false if the subject does not exist.
-func proposeIf[T any](a *Desk, w http.ResponseWriter, r *http.Request, what proposed, hindrance func(now T, known bool) error) error {
-	now, known, err := actState[T](r.Context(), a, what)
-	if err != nil {
+// proposeIf proposes the act, unless hindrance names a reason against it in the state that the act depends on. The error
+// unknown is the answer if the act's subject does not exist.
+func proposeIf[T any](a *Desk, w http.ResponseWriter, r *http.Request, what proposed, unknown error, hindrance func(now T) error) error {
+	state, err := a.Store.ActState(r.Context(), what.act, what.subject)
+	switch {
+	case err != nil:
+		return err
+	case state == nil:
+		return unknown
+	}
+	var now T
+	if err := json.Unmarshal(state, &now); err != nil {
 		return err
 	}
-	if err := hindrance(now, known); err != nil {
+	if err := hindrance(now); err != nil {
 		return err
 	}
 	return a.propose(w, r, what)
-}
-
-// actState reads what the act depends on. It returns false if the subject does not exist.
-func actState[T any](ctx context.Context, a *Desk, what proposed) (now T, known bool, err error) {
-	text, err := a.Store.ActState(ctx, what.act, what.subject)
-	if err != nil || text == nil {
-		return now, false, err
-	}
-	return now, true, json.Unmarshal(text, &now)
 }

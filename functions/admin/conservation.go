@@ -54,8 +54,8 @@ func (a *TransferServer) resume(w http.ResponseWriter, r *http.Request, c call[i
 		if c.body.Earlier {
 			what.effect += ", and those that were opened before it"
 		}
-		return proposeIf(a.Desk, w, r, what, func(now struct{ ResumedAt *time.Time }, known bool) error {
-			if !known || now.ResumedAt != nil {
+		return proposeIf(a.Desk, w, r, what, transfers.ErrNotHalted, func(now struct{ ResumedAt *time.Time }) error {
+			if now.ResumedAt != nil {
 				return transfers.ErrNotHalted
 			}
 			return nil
@@ -100,7 +100,7 @@ func (a *TransferServer) adjust(w http.ResponseWriter, r *http.Request, c call[i
 	}
 	if mustPropose(r) {
 		what := proposed{"adjust", idSubject("finding", c.on), c.reason, fmt.Sprintf("makes balance and journal of finding %d equal, by moving the %s", c.on, c.body.Move)}
-		return proposeIf(a.Desk, w, r, what, func(now struct{ Standing, Adjusted bool }, _ bool) error {
+		return proposeIf(a.Desk, w, r, what, checks.ErrNoFinding, func(now struct{ Standing, Adjusted bool }) error {
 			switch {
 			case now.Adjusted:
 				return checks.ErrAdjusted

@@ -76,7 +76,7 @@ func (a *Server) proposeForeign(w http.ResponseWriter, r *http.Request, what pro
 	if _, err := a.Store.Submitter(r.Context(), txmanager.Submitter(what.subject["submitter"].(string))); err != nil {
 		return err
 	}
-	return proposeIf(a.Desk, w, r, what, func(now struct{ Foreign []any }, _ bool) error {
+	return proposeIf(a.Desk, w, r, what, store.ErrNoHold, func(now struct{ Foreign []any }) error {
 		if len(now.Foreign) == 0 {
 			return store.ErrNoHold
 		}

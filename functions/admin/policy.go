@@ -262,10 +262,8 @@ func (a *Server) suspendSubmitter(w http.ResponseWriter, r *http.Request, c subm
 func (a *Server) resumeSubmitter(w http.ResponseWriter, r *http.Request, c submitterCall[reasonRequest]) error {
 	if mustPropose(r) {
 		what := proposed{"resume", submitterSubject(c.on), c.reason, fmt.Sprintf("resumes %s: it takes intents again, and binds nonces", c.on)}
-		return proposeIf(a.Desk, w, r, what, func(now struct{ Status string }, known bool) error {
+		return proposeIf(a.Desk, w, r, what, store.ErrUnknownSubmitter, func(now struct{ Status string }) error {
 			switch {
-			case !known:
-				return store.ErrUnknownSubmitter
 			case now.Status == "RETIRED":
 				return store.ErrRetired
 			case now.Status != "SUSPENDED":
@@ -291,10 +289,8 @@ func (a *Server) setStatus(w http.ResponseWriter, r *http.Request, c submitterCa
 func (a *Server) retireSubmitter(w http.ResponseWriter, r *http.Request, c submitterCall[reasonRequest]) error {
 	if mustPropose(r) {
 		what := proposed{"retire", submitterSubject(c.on), c.reason, fmt.Sprintf("retires %s: it is never used again", c.on)}
-		return proposeIf(a.Desk, w, r, what, func(now struct{ Status, OpenWork string }, known bool) error {
+		return proposeIf(a.Desk, w, r, what, store.ErrUnknownSubmitter, func(now struct{ Status, OpenWork string }) error {
 			switch {
-			case !known:
-				return store.ErrUnknownSubmitter
 			case now.Status == "RETIRED":
 				return store.ErrStatusUnchanged
 			case now.OpenWork != "":

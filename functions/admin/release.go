@@ -61,11 +61,8 @@ func (a *Server) release(w http.ResponseWriter, r *http.Request, c submitterCall
 	if mustPropose(r) && !leave.DryRun {
 		// Whether the chain allows it is evaluated when it is carried out. A dry run shows the result in advance.
 		what := proposed{"release", submitterSubject(c.on), leave.Reason, fmt.Sprintf("ends PROTECT incident %d of %s by %s", leave.Incident, c.on, leave.Mode)}
-		return proposeIf(a.Desk, w, r, what, func(now struct{ Incident *int }, known bool) error {
-			switch {
-			case !known:
-				return store.ErrUnknownSubmitter
-			case now.Incident == nil || *now.Incident != leave.Incident:
+		return proposeIf(a.Desk, w, r, what, store.ErrUnknownSubmitter, func(now struct{ Incident *int }) error {
+			if now.Incident == nil || *now.Incident != leave.Incident {
 				return releaseProblem(txmanager.ErrIncidentClosed)
 			}
 			return nil
@@ -248,7 +245,7 @@ func releaseProblem(err error) error {
 func (a *Server) acceptDatabase(w http.ResponseWriter, r *http.Request, c call[struct{}, reasonRequest]) error {
 	if mustPropose(r) {
 		what := proposed{"accept", map[string]any{}, c.reason, "accepts this database"}
-		return proposeIf(a.Desk, w, r, what, func(now struct{ IsAcceptedDatabase bool }, _ bool) error {
+		return proposeIf(a.Desk, w, r, what, store.ErrDatabaseAccepted, func(now struct{ IsAcceptedDatabase bool }) error {
 			if now.IsAcceptedDatabase {
 				return store.ErrDatabaseAccepted
 			}

@@ -59,10 +59,8 @@ func (a *Server) proceed(w http.ResponseWriter, r *http.Request, c call[string, 
 			Held    bool
 			HeldFor *string
 		}
-		return proposeIf(a.Desk, w, r, what, func(now state, known bool) error {
+		return proposeIf(a.Desk, w, r, what, store.ErrNotFound, func(now state) error {
 			switch {
-			case !known:
-				return store.ErrNotFound
 			case !now.Held:
 				return store.ErrNotHeld
 			case now.HeldFor != nil && *now.HeldFor == "CALL":

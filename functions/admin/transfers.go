@@ -184,7 +184,7 @@ func (a *TransferServer) blockAddresses(w http.ResponseWriter, r *http.Request, 
 func (a *TransferServer) unblockAddresses(w http.ResponseWriter, r *http.Request, c call[int64, reasonRequest]) error {
 	if mustPropose(r) {
 		what := proposed{"unblock-addresses", idSubject("userId", c.on), c.reason, fmt.Sprintf("lets user %d add payout addresses again", c.on)}
-		return proposeIf(a.Desk, w, r, what, func(now struct{ Block *struct{} }, _ bool) error {
+		return proposeIf(a.Desk, w, r, what, transfers.ErrNotBlocked, func(now struct{ Block *struct{} }) error {
 			if now.Block == nil {
 				return transfers.ErrNotBlocked
 			}

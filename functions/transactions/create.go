@@ -80,29 +80,25 @@ func (a *Server) logCreated(r *http.Request, in store.Intent, accepted store.Sto
 }
 
 // parseIntent checks all members of the request except the payload.
-func (a *Server) parseIntent(v store.Viewer, body createRequest) (store.Intent, error) {
-	s, err := a.Submitter("submitter", body.Submitter)
-	if err != nil {
-		return store.Intent{}, err
+func (a *Server) parseIntent(v store.Viewer, body createRequest) (in store.Intent, err error) {
+	in = store.Intent{RequestID: body.RequestID, Caller: v.Caller, Names: v.Names}
+	if in.Submitter, err = a.Submitter("submitter", body.Submitter); err != nil {
+		return in, err
 	}
-	if err := serve.NewRequestID("requestId", body.RequestID); err != nil {
-		return store.Intent{}, err
+	if err := serve.NewRequestID("requestId", in.RequestID); err != nil {
+		return in, err
 	}
 	if len(body.Payload) == 0 {
-		return store.Intent{}, web.FieldProblem("payload", "is required: what to do, such as {\"to\": \"0x…\", \"value\": \"1\"}")
+		return in, web.FieldProblem("payload", "is required: what to do, such as {\"to\": \"0x…\", \"value\": \"1\"}")
 	}
-	if _, err := a.ChainOf(s); err != nil {
-		return store.Intent{}, err
+	if _, err := a.ChainOf(in.Submitter); err != nil {
+		return in, err
 	}
-	handler, err := body.Handler.Of("handler")
-	if err != nil {
-		return store.Intent{}, err
+	if in.Handler, err = body.Handler.Of("handler"); err != nil {
+		return in, err
 	}
-	until, err := validUntil(body.ValidUntil)
-	if err != nil {
-		return store.Intent{}, err
-	}
-	return store.Intent{Submitter: s, RequestID: body.RequestID, Caller: v.Caller, Names: v.Names, Handler: handler, ValidUntil: until}, nil
+	in.ValidUntil, err = validUntil(body.ValidUntil)
+	return in, err
 }
 
 // withPayload returns the intent of [Server.parseIntent] with its payload, ready to be stored. The
