@@ -5,6 +5,8 @@ package tasks
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -19,6 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/fencepost/fencepost/shared/events"
 	"github.com/fencepost/fencepost/shared/google"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -188,4 +191,77 @@ func (t *Tasks) task(name string, e errand) *cloudtaskspb.Task {
 		task.ScheduleTime = timestamppb.New(e.at)
 	}
 	return task
+}
+
+// Publish is the function that delivers events.
+const Publish = "publish"
+
+// ofStream is a task for a delivery queue.
+func ofStream(s events.DeliveryQueue, suffix string, at time.Time) errand {
+	endpoint := digestOf(s.Endpoint)[:16] // its name may have characters that a task's name must not have
+	return errand{
+		function: Publish, digest: s.Submitter.Digest(), suffix: endpoint + "-" + suffix,
+		body: map[string]any{"submitter": string(s.Submitter), "endpoint": s.Endpoint}, at: at,
+	}
+}
+
+// Publish implements [events.TaskEnqueuer]. The task is due at the end of that second and named by it, so that
+// calls within one second make one task.
+func (t *Tasks) Publish(ctx context.Context, s events.DeliveryQueue, at time.Time) error {
+	at = at.Truncate(time.Second).Add(time.Second)
+	return t.create(ctx, ofStream(s, fmt.Sprintf("p-%d", at.Unix()), at))
+}
+
+// RescuePublish implements [events.TaskEnqueuer], as EnqueueTakeover does for submitters.
+func (t *Tasks) RescuePublish(ctx context.Context, s events.DeliveryQueue, met events.AcquireResult) error {
+	suffix := fmt.Sprintf("d-%d-%d", met.Token, met.ExpiresAt.UnixMicro())
+	return t.create(ctx, ofStream(s, suffix, met.FreeAt.Add(rescueMargin)))
+}
+
+// PublishTest enqueues a task that sends an operator's test event to the endpoint.
+func (t *Tasks) PublishTest(ctx context.Context, endpoint string, test int64) error {
+	return t.create(ctx, errand{
+		function: Publish, digest: digestOf(endpoint), suffix: fmt.Sprintf("t-%d", test), body: map[string]any{"endpoint": endpoint, "test": test},
+	})
+}
+
+// SweepPublish enqueues a task for a delivery queue on behalf of a sweep that began at this time. The
+// task is named by that minute. made reports whether it is new.
+func (t *Tasks) SweepPublish(ctx context.Context, s events.DeliveryQueue, began time.Time) (made bool, err error) {
+	return t.add(ctx, ofStream(s, fmt.Sprintf("s-%d", began.Unix()/60), time.Time{}))
+}
+
+// Transfer is the function that transfers' tasks call, and the middle part of their queues' ids.
+const Transfer = "transfer"
+
+// Step enqueues the next step of a transfer at the given time. The task is named by the transfer and
+// its number of postponed attempts, so that calls with the same plan make one task.
+func (t *Tasks) Step(ctx context.Context, reqID string, retryCount int, at time.Time) error {
+	return t.create(ctx, ofTransfer(reqID, fmt.Sprintf("%s-%s-%d", Transfer, reqID, retryCount), at))
+}
+
+// SweepTransfer enqueues a step of a transfer on behalf of a sweep that began at this time. It is named
+// by that minute, because the task of [Tasks.Step] may be lost and its name used up. Its body marks it
+// as swept: it is not retried, since the next sweep makes another. made reports whether it is new.
+func (t *Tasks) SweepTransfer(ctx context.Context, reqID string, began time.Time) (made bool, err error) {
+	e := ofTransfer(reqID, fmt.Sprintf("s-%d", began.Unix()/60), time.Time{})
+	e.body["swept"] = true
+	return t.add(ctx, e)
+}
+
+// SweepAct enqueues the repeat of an act on an account, as [Tasks.SweepTransfer] does for a transfer.
+func (t *Tasks) SweepAct(ctx context.Context, act int64, began time.Time) (made bool, err error) {
+	e := ofTransfer(fmt.Sprintf("act-%d", act), fmt.Sprintf("a-%d", began.Unix()/60), time.Time{})
+	e.body = map[string]any{"act": act, "swept": true}
+	return t.add(ctx, e)
+}
+
+func ofTransfer(reqID, suffix string, at time.Time) errand {
+	return errand{function: Transfer, digest: digestOf(reqID), suffix: suffix, body: map[string]any{"req_id": reqID}, at: at}
+}
+
+// digestOf has the length of a submitter's digest. A ULID alone begins with its time.
+func digestOf(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:16])
 }
