@@ -281,10 +281,13 @@ var tones = map[string]string{
 	"FAILED": "ended", "ROLLED_BACK": "ended", "REJECTED": "ended",
 }
 
+// ToneOf is the class of a state, in any letter case.
+func ToneOf(state string) string { return cmp.Or(tones[strings.ToUpper(state)], "idle") }
+
 // state is a state as a badge. The colour repeats what the text says.
 func state(of any) template.HTML {
 	s := fmt.Sprint(of)
-	return markup(`<span class="badge %s">%s</span>`, cmp.Or(tones[strings.ToUpper(s)], "idle"), s)
+	return markup(`<span class="badge %s">%s</span>`, ToneOf(s), s)
 }
 
 // indent is JSON with line breaks, or the text itself if it is none.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencepost/fencepost/functions/console/page"
 	"github.com/fencepost/fencepost/shared/client"
 )
 
@@ -46,12 +47,6 @@ var places = []node{
 
 // usual are the changes that are drawn even if the transaction did not make them.
 var usual = [][2]string{{"QUEUED", "IN_FLIGHT"}, {"IN_FLIGHT", "SUBMITTED"}, {"SUBMITTED", "TRACKING"}, {"TRACKING", "CONFIRMED"}}
-
-// currentTones are the classes of the present state.
-var currentTones = map[client.TxState]string{
-	client.Queued: "idle", client.InFlight: "open", client.Submitted: "open", client.Tracking: "open", client.Stuck: "warn", client.Protect: "bad",
-	client.Confirmed: "ok", client.Failed: "ended",
-}
 
 // diagramOf draws the states of the transaction. A change within a state is no step of its path.
 func diagramOf(history []client.TxChange, tx client.Tx) diagram {
@@ -99,7 +94,7 @@ func nodeOf(n node, entered []time.Time, now client.TxState) node {
 		n.When = fmt.Sprint(entered[times-1].UTC().Format(time.TimeOnly), " ×", times)
 	}
 	if n.Name == string(now) {
-		n.Class = "now " + currentTones[now]
+		n.Class = "now " + page.ToneOf(n.Name)
 	}
 	return n
 }

@@ -272,14 +272,10 @@ func (f *found) byFilter(ctx context.Context, call page.Call, token string) erro
 	query.PageSize = searchRows
 	var err error
 	f.Txs.Rows, err = page.ReadRows(call.Admin.FindTxs(client.WithPage(ctx, &one), query))
-	f.Filter.Next = f.Filter.nextPath(one.Next)
+	f.Filter.Next = page.NextPath("/console/search", one.Next,
+		map[string]string{"submitter": f.Filter.Submitter, "state": string(f.Filter.State), "caller": f.Filter.Caller, "since": f.Filter.From})
 	if s := page.StatusOf(err); s == http.StatusBadRequest || s == http.StatusNotFound {
 		f.Filter.Problem, err = page.WhyUnread(err), nil
 	}
 	return err
-}
-
-// nextPath is the path of the page that the token begins; "" for none.
-func (f filter) nextPath(token string) string {
-	return page.NextPath("/console/search", token, map[string]string{"submitter": f.Submitter, "state": string(f.State), "caller": f.Caller, "since": f.From})
 }
