@@ -38,9 +38,6 @@ func New(sections ...Section) (*Renderer, error) {
 	}
 	for _, s := range sections {
 		r.menu = append(r.menu, s.Menu...)
-		if s.Templates == nil {
-			continue
-		}
 		if err := r.parse(s.Templates); err != nil {
 			return nil, err
 		}
