@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"regexp"
 	"time"
 
@@ -64,12 +63,9 @@ func Load(path string, timeout time.Duration) (map[string]signer.Service, error)
 	if path == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(path)
+	text, err := signer.ReadFile(path, maxList)
 	if err != nil {
 		return nil, fmt.Errorf("remote signers: %w", err)
-	}
-	if len(text) > maxList {
-		return nil, fmt.Errorf("remote signers: want at most %d bytes", maxList)
 	}
 	var entries map[string]json.RawMessage
 	if json.Unmarshal(text, &entries) != nil {
@@ -113,8 +109,7 @@ func (o Options) validate() error {
 }
 
 func thisMachine(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
 // transport returns the transport to the service.
