@@ -191,23 +191,14 @@ func evmAccount(t *testing.T, chainID uint64, key *ecdsa.PrivateKey) Account {
 // Transfer signs a transfer of the key's account to one without a key, which pays a tip of tipWei.
 func Transfer(t testing.TB, key *ecdsa.PrivateKey, chainID, nonce uint64, tipWei int64) txmanager.Signed {
 	t.Helper()
-	return Sign(t, key, chainID, types.DynamicFeeTx{Nonce: nonce, To: &common.Address{1}, Gas: 21_000, GasFeeCap: big.NewInt(100e9), GasTipCap: big.NewInt(tipWei)})
+	return Sign(t, key, chainID, &types.DynamicFeeTx{Nonce: nonce, To: &common.Address{1}, Gas: 21_000, GasFeeCap: big.NewInt(100e9), GasTipCap: big.NewInt(tipWei)})
 }
 
-// Sign signs a transaction for an EVM chain.
-func Sign(t testing.TB, key *ecdsa.PrivateKey, chainID uint64, tx types.DynamicFeeTx) txmanager.Signed {
+// Sign signs a transaction for an EVM chain. A transaction without a chain id gets that of the chain.
+func Sign(t testing.TB, key *ecdsa.PrivateKey, chainID uint64, tx types.TxData) txmanager.Signed {
 	t.Helper()
-	tx.ChainID = new(big.Int).SetUint64(chainID)
-	return check.Value(signEVM(key, &tx))(t)
-}
-
-func signEVM(key *ecdsa.PrivateKey, inner types.TxData) (txmanager.Signed, error) {
-	signed, err := types.SignNewTx(key, types.LatestSignerForChainID(types.NewTx(inner).ChainId()), inner)
-	if err != nil {
-		return txmanager.Signed{}, err
-	}
-	raw, err := signed.MarshalBinary()
-	return txmanager.Signed{Hash: txmanager.Hash(signed.Hash()), Raw: raw}, err
+	signed := check.Value(types.SignNewTx(key, types.LatestSignerForChainID(new(big.Int).SetUint64(chainID)), tx))(t)
+	return txmanager.Signed{Hash: txmanager.Hash(signed.Hash()), Raw: check.Value(signed.MarshalBinary())(t)}
 }
 
 func (b *bundle) send(t *testing.T, txs ...txmanager.Signed) []txmanager.SendResult {

@@ -268,10 +268,8 @@ func (b *bundle) delegation(t *testing.T, of *bundle, n uint64) txmanager.Signed
 	auth := types.SetCodeAuthorization{Address: common.Address{0xfe}, Nonce: n}
 	auth.ChainID.SetUint64(b.ChainID)
 	auth = check.Value(types.SignSetCode(of.Key, auth))(t)
-	inner := &types.SetCodeTx{ChainID: &auth.ChainID, GasTipCap: auth.ChainID.Clone().SetUint64(1e9),
-		GasFeeCap: auth.ChainID.Clone().SetUint64(10e9), Gas: 200_000, To: common.Address{0xfd},
-		Value: auth.ChainID.Clone().Clear(), AuthList: []types.SetCodeAuthorization{auth}}
-	return check.Value(signEVM(b.Key, inner))(t)
+	return Sign(t, b.Key, b.ChainID, &types.SetCodeTx{GasTipCap: auth.ChainID.Clone().SetUint64(1e9), GasFeeCap: auth.ChainID.Clone().SetUint64(10e9),
+		Gas: 200_000, To: common.Address{0xfd}, AuthList: []types.SetCodeAuthorization{auth}})
 }
 
 // wantConsumer requires tx as the transaction that consumed nonce n, in the block of its receipt.

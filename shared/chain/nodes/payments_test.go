@@ -45,7 +45,7 @@ func newPaying(t *testing.T) *paying {
 func (p *paying) tx(to txmanager.Address, wei int64, data []byte) []byte {
 	p.t.Helper()
 	p.next++
-	return chaintest.Sign(p.t, p.payer.Key, p.chain.ChainID(), types.DynamicFeeTx{Nonce: p.next - 1, To: (*common.Address)(eip155.Recipient(&to)),
+	return chaintest.Sign(p.t, p.payer.Key, p.chain.ChainID(), &types.DynamicFeeTx{Nonce: p.next - 1, To: (*common.Address)(eip155.Recipient(&to)),
 		Value: big.NewInt(wei), Data: data, Gas: 500_000, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(1)}).Raw
 }
 

@@ -174,7 +174,7 @@ func (h *env) await(what string, holds func() bool) {
 func (h *env) lost(a devchain.Account, n uint64, to string, wei string, data []byte) txmanager.Signed {
 	h.t.Helper()
 	amount, _ := new(big.Int).SetString(wei, 10)
-	return chaintest.Sign(h.t, a.Key, h.chain.ChainID(), types.DynamicFeeTx{
+	return chaintest.Sign(h.t, a.Key, h.chain.ChainID(), &types.DynamicFeeTx{
 		Nonce: n, To: new(common.HexToAddress(to)), Gas: 200_000, Value: amount, Data: data, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(2e9),
 	})
 }
