@@ -27,7 +27,6 @@ const DefaultChainID = 1337
 // Options define the chain to run. The zero value is a chain of id 1337 with ten funded accounts on a free
 // port of the loopback interface, whose blocks are made by Mine only.
 type Options struct {
-	Addr      string        // host:port to serve at; "" is 127.0.0.1 and a free port
 	ChainID   uint64        // EIP-155; 0 is [DefaultChainID]
 	BlockTime time.Duration // a block each BlockTime; 0: only by Mine
 	Accounts  []Account     // funded at genesis; nil is DevAccounts(10)
@@ -42,7 +41,6 @@ type Chain struct {
 	eth    *eth.Ethereum
 	server *http.Server
 	url    string
-	counts counts
 
 	mining sync.Mutex // serializes the making of blocks
 	paused bool       // BlockTime makes no blocks; guarded by mining
@@ -55,7 +53,6 @@ type Chain struct {
 // Options.Unindexed is set, block 1 is mined at once: before it the node answers "transaction indexing is in
 // progress" to every receipt request.
 func Start(ctx context.Context, o Options) (*Chain, error) {
-	o.Addr = cmp.Or(o.Addr, "127.0.0.1:0")
 	o.ChainID = cmp.Or(o.ChainID, DefaultChainID)
 	if o.Accounts == nil {
 		o.Accounts = DevAccounts(10)
@@ -81,7 +78,7 @@ func (c *Chain) start(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	if err := c.serve(ctx, o.Addr); err != nil {
+	if err := c.serve(ctx); err != nil {
 		return err
 	}
 	if o.BlockTime > 0 {
@@ -106,17 +103,17 @@ func (c *Chain) waitIndexed(ctx context.Context) error {
 	return nil
 }
 
-func (c *Chain) serve(ctx context.Context, addr string) error {
+func (c *Chain) serve(ctx context.Context) error {
 	api, err := newAPI(c.eth)
 	if err != nil {
 		return err
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	c.url = "http://" + listener.Addr().String()
-	c.server = &http.Server{Handler: c.counts.middleware(api), ReadHeaderTimeout: 10 * time.Second}
+	c.server = &http.Server{Handler: api, ReadHeaderTimeout: 10 * time.Second}
 	c.loops.Go(func() { _ = c.server.Serve(listener) }) // ends with ErrServerClosed, in Close
 	return nil
 }
@@ -126,9 +123,6 @@ func (c *Chain) URL() string { return c.url }
 
 // ChainID returns the chain's EIP-155 id.
 func (c *Chain) ChainID() uint64 { return c.id }
-
-// Calls returns the number of JSON-RPC calls of method. Each call of a batch counts.
-func (c *Chain) Calls(method string) uint64 { return c.counts.of(method) }
 
 // Close ends the node and frees its port, memory and files. The chain is gone. A second Close has no effect.
 func (c *Chain) Close() (err error) {

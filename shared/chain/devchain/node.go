@@ -2,6 +2,8 @@ package devchain
 
 import (
 	"cmp"
+	"crypto/ecdsa"
+	"encoding/binary"
 	"fmt"
 	"math/big"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core"
 	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/eth"
 	"github.com/ethereum/go-ethereum/eth/ethconfig"
 	"github.com/ethereum/go-ethereum/eth/filters"
@@ -18,6 +21,7 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Limits of one HTTP request to the node. Its default number of calls (1,000) is kept. Its default sizes (5
@@ -33,6 +37,26 @@ const gasLimit = 60_000_000
 
 // maxAccountTxs is how many transactions of one account the pool holds.
 const maxAccountTxs = 16_384
+
+// seed derives every development key. The keys are public: they must hold value on development chains only.
+const seed = "fencepost development account"
+
+// Account is a key that the genesis block funds with 1,000,000 ether.
+type Account struct {
+	Key     *ecdsa.PrivateKey
+	Address txmanager.Address
+}
+
+// DevAccounts derives the first n development accounts. They are the same on every machine and in every run.
+func DevAccounts(n int) []Account {
+	accounts := make([]Account, n)
+	for i := range accounts {
+		// Of 2^128 hashes one is not a key.
+		key := crypto.ToECDSAUnsafe(crypto.Keccak256(binary.BigEndian.AppendUint64([]byte(seed), uint64(i))))
+		accounts[i] = Account{key, eip155.Address(crypto.PubkeyToAddress(key.PublicKey))}
+	}
+	return accounts
+}
 
 // newNode returns a node without peers that keeps everything in memory.
 func newNode(o Options) (*node.Node, *eth.Ethereum, error) {

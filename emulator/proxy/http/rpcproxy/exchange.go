@@ -46,6 +46,7 @@ func (x *exchange) run(ctx context.Context, body []byte) ([]byte, error) {
 	if !x.read(body) {
 		return x.proxy.forward(ctx, body)
 	}
+	x.proxy.countCalls(x.calls)
 	if err := x.choose(ctx); err != nil {
 		return nil, err
 	}

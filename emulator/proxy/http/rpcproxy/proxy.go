@@ -28,13 +28,14 @@ type Proxy struct {
 	*httpproxy.Proxy[string]
 
 	mu     sync.Mutex
-	rand   *rand.Rand // guarded by mu
+	rand   *rand.Rand     // guarded by mu
+	calls  map[string]int // by method; guarded by mu
 	faults atomic.Pointer[Faults]
 }
 
 // Start serves on a free port of 127.0.0.1 until Close. While the node is down, requests are answered 502.
 func Start(o Options) (_ *Proxy, err error) {
-	p := &Proxy{rand: rand.New(rand.NewPCG(o.Seed, o.Seed))}
+	p := &Proxy{rand: rand.New(rand.NewPCG(o.Seed, o.Seed)), calls: map[string]int{}}
 	p.SetFaults(Faults{})
 	p.Proxy, err = httpproxy.Start[string](o.Target, maxBytes, p.serve)
 	return p, err
@@ -60,6 +61,21 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(answer) // the client may have left
+}
+
+// Calls returns the number of calls of a method. Each call of a batch counts, before the node gets it.
+func (p *Proxy) Calls(method string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.calls[method]
+}
+
+func (p *Proxy) countCalls(calls []*call) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range calls {
+		p.calls[c.Method]++
+	}
 }
 
 func (p *Proxy) forward(ctx context.Context, body []byte) ([]byte, error) {
