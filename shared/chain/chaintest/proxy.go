@@ -119,7 +119,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	if fault.Instead != nil && fault.Instead(w, Request{string(request), calls, r.Context().Done()}) {
 		return
 	}
-	answer, err := p.forward(r, request)
+	answer, err := p.forward(request)
 	switch {
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusBadGateway)
@@ -135,13 +135,8 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (p *Proxy) forward(r *http.Request, request []byte) ([]byte, error) {
-	onward, err := http.NewRequestWithContext(r.Context(), http.MethodPost, p.target, bytes.NewReader(request))
-	if err != nil {
-		return nil, err
-	}
-	onward.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(onward)
+func (p *Proxy) forward(request []byte) ([]byte, error) {
+	response, err := http.Post(p.target, "application/json", bytes.NewReader(request))
 	if err != nil {
 		return nil, err
 	}

@@ -19,8 +19,7 @@ func (b contract) ReorgRemovesAReceipt(t *testing.T) {
 	b.eachDepth(t, func(depth uint64, tx txmanager.Signed, before txmanager.ChainObservation) {
 		b.reorg(t, make([][][]byte, depth+1)...)
 
-		after := b.queryAgain(t, tx, before)
-		b.wantOtherBlocks(t, before, after)
+		b.wantOtherBlocks(t, tx, before)
 		known, pending, again := txmanager.AnswerNotFound, depth, txmanager.SendAccepted
 		if b.ReorgReturns {
 			known, pending, again = txmanager.AnswerFound, depth+1, txmanager.SendAlreadyKnown
@@ -42,9 +41,7 @@ func (b contract) ReorgMovesAReceipt(t *testing.T) {
 		blocks[depth] = [][]byte{tx.Raw}
 		b.reorg(t, blocks...)
 
-		after := b.queryAgain(t, tx, before)
-		b.wantOtherBlocks(t, before, after)
-		b.wantMoved(t, tx, before, after)
+		b.wantMoved(t, tx, before, b.wantOtherBlocks(t, tx, before))
 		b.wantCounts(t, "moved", depth+1, depth+1)
 		b.wantConsumer(t, "moved", depth, tx)
 	})
@@ -74,9 +71,7 @@ func (b contract) ReorgReplacesATransaction(t *testing.T) {
 		blocks[depth*(depth%2)] = [][]byte{foreign.Raw}
 		b.reorg(t, blocks...)
 
-		after := b.queryAgain(t, foreign, before)
-		b.wantOtherBlocks(t, before, after)
-		b.wantMoved(t, foreign, before, after)
+		b.wantMoved(t, foreign, before, b.wantOtherBlocks(t, foreign, before))
 		b.wantAnswers(t, "replaced", tx, txmanager.AnswerNotFound, txmanager.AnswerNotFound)
 		b.wantCounts(t, "replaced", depth+1, depth+1)
 		b.wantConsumer(t, "replaced", depth, foreign)
@@ -144,9 +139,10 @@ func (b *bundle) reorg(t *testing.T, blocks ...[][]byte) {
 	check.OK(t)(b.Reorg(blocks...))
 }
 
-// wantOtherBlocks requires each block but the first to be replaced by one of its height.
-func (b *bundle) wantOtherBlocks(t *testing.T, before, after txmanager.ChainObservation) {
+// wantOtherBlocks is [bundle.queryAgain], and requires each block but the first to be replaced by one of its height.
+func (b *bundle) wantOtherBlocks(t *testing.T, tx txmanager.Signed, before txmanager.ChainObservation) txmanager.ChainObservation {
 	t.Helper()
+	after := b.queryAgain(t, tx, before)
 	if len(after.Headers) != len(before.Headers) || after.Headers[0] != before.Headers[0] {
 		t.Fatalf("after a reorg: headers got %+v, want as many as %+v and the same first", after.Headers, before.Headers)
 	}
@@ -155,6 +151,7 @@ func (b *bundle) wantOtherBlocks(t *testing.T, before, after txmanager.ChainObse
 			t.Errorf("after a reorg: block got %+v, want another than %+v", now, old)
 		}
 	}
+	return after
 }
 
 // wantMoved requires tx in a block of after's chain that before's did not have.
