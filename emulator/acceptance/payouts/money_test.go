@@ -8,7 +8,6 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -19,13 +18,12 @@ func (u *user) paid() uint64 {
 	u.T.Helper()
 	terms := u.asset.Payout
 	var base *big.Int
-	var err error
 	if terms.Token == "" {
-		base, err = u.Node.BalanceAt(u.Ctx, common.Address(eip155.MustBytes(u.address)), nil)
+		base = must(u.Node.BalanceAt(u.Ctx, common.Address(eip155.MustBytes(u.address)), nil))(u.T)
 	} else {
-		base, err = contracts.Balance(u.Ctx, u.Chain, tokenOf(u.asset), u.address)
+		word := must(u.Node.StorageAt(u.Ctx, common.HexToAddress(terms.Token), common.HexToHash(u.address.String()), nil))(u.T)
+		base = new(big.Int).SetBytes(word)
 	}
-	check(u.T, err)
 	one, _ := new(big.Int).SetString(terms.BaseUnits(1, u.asset.Precision), 10)
 	units, rest := new(big.Int).QuoRem(base, one, new(big.Int))
 	if rest.Sign() != 0 || !units.IsUint64() {

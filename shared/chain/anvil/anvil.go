@@ -31,9 +31,6 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 )
 
-// gasLimit is the gas limit of one block, as in devchain.
-const gasLimit = 60_000_000
-
 // Chain is a running node of a chain with the id and the ten accounts of devchain. Its blocks are made by
 // Mine only. The methods can be called concurrently.
 type Chain struct {
@@ -102,7 +99,7 @@ func args(genesis, folder string) []string {
 	return []string{
 		"--port", "0", "--color", "never", "--threads", "1", "--no-mining",
 		"--chain-id", strconv.Itoa(devchain.DefaultChainID), "--init", genesis, "--accounts", "0",
-		"--gas-limit", strconv.Itoa(gasLimit),
+		"--gas-limit", strconv.Itoa(devchain.GasLimit),
 		"--cache-path", folder, // otherwise anvil leaves folders in ~/.foundry
 		"--no-request-size-limit", // otherwise 2 MB, less than a full batch
 	}
@@ -117,7 +114,7 @@ func newGenesis() *core.Genesis {
 	}
 	return &core.Genesis{
 		Config:    &params.ChainConfig{ChainID: big.NewInt(devchain.DefaultChainID)},
-		Timestamp: uint64(time.Now().Unix()), GasLimit: gasLimit,
+		Timestamp: uint64(time.Now().Unix()), GasLimit: devchain.GasLimit,
 		BaseFee: big.NewInt(params.InitialBaseFee), Difficulty: new(big.Int), Alloc: alloc,
 	}
 }

@@ -32,8 +32,8 @@ const (
 	maxResponseBytes = 128 << 20
 )
 
-// gasLimit is the gas limit of one block.
-const gasLimit = 60_000_000
+// GasLimit is the gas limit of one block.
+const GasLimit = 60_000_000
 
 // maxAccountTxs is how many transactions of one account the pool holds.
 const maxAccountTxs = 16_384
@@ -81,7 +81,7 @@ func ethConfig(o Options) *ethconfig.Config {
 	c.NetworkId = o.ChainID
 	c.SyncMode = ethconfig.FullSync
 	c.LogNoHistory = true
-	c.Miner.GasCeil = gasLimit
+	c.Miner.GasCeil = GasLimit
 	c.Miner.Recommit = time.Minute // a block takes all that fits, also on a slow machine
 	c.TxPool.NoLocals, c.TxPool.Journal = true, ""
 	c.TxPool.PriceBump = cmp.Or(o.PriceBump, c.TxPool.PriceBump)
@@ -98,7 +98,7 @@ func genesis(o Options) *core.Genesis {
 	for _, a := range o.Accounts {
 		alloc[common.Address(eip155.MustBytes(a.Address))] = types.Account{Balance: funds}
 	}
-	return &core.Genesis{Config: &config, GasLimit: gasLimit, Alloc: alloc}
+	return &core.Genesis{Config: &config, GasLimit: GasLimit, Alloc: alloc}
 }
 
 // newAPI serves the API of a public node, and nothing that could change the chain without [Chain].

@@ -46,17 +46,6 @@ func Deploy(ctx context.Context, chain *devchain.Chain, from devchain.Account, c
 	return eip155.Address(at), nil
 }
 
-// Balance returns the balance that a token of this package has for the address.
-func Balance(ctx context.Context, chain *devchain.Chain, token, of txmanager.Address) (*big.Int, error) {
-	client, err := ethclient.DialContext(ctx, chain.URL())
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	word, err := client.StorageAt(ctx, common.Address(eip155.MustBytes(token)), common.HexToHash(string(of)), nil)
-	return new(big.Int).SetBytes(word), err
-}
-
 // deploying returns the init code that deploys code.
 func deploying(code []byte) []byte {
 	return slices.Concat([]byte{
