@@ -60,7 +60,7 @@ func Start(t testing.TB) *Collector {
 	t.Helper()
 	listener := check.Value(net.Listen("tcp4", "127.0.0.1:0"))(t)
 	c := &Collector{Addr: listener.Addr().String(), changed: make(chan struct{}), series: map[string]map[string]float64{}}
-	server := grpc.NewServer()
+	server := grpc.NewServer(grpc.UnaryInterceptor(c.admit))
 	metricspb.RegisterMetricsServiceServer(server, metrics{Collector: c})
 	tracespb.RegisterTraceServiceServer(server, traces{Collector: c})
 	go func() { _ = server.Serve(listener) }()
@@ -77,15 +77,15 @@ func (c *Collector) Set(m Mode) {
 	c.changed = make(chan struct{})
 }
 
-// admit counts a call and reports whether it is accepted. Calls that hang end as UNAVAILABLE.
-func (c *Collector) admit(ctx context.Context, m proto.Message) error {
+// admit counts a call and, if the collector accepts exports, has it handled, with mu locked. Calls that hang end as UNAVAILABLE.
+func (c *Collector) admit(ctx context.Context, request any, _ *grpc.UnaryServerInfo, export grpc.UnaryHandler) (any, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls++
 	switch c.mode {
 	case Takes:
-		c.text.WriteString(protojson.Format(m))
-		return nil
+		c.text.WriteString(protojson.Format(request.(proto.Message)))
+		return export(ctx, request)
 	case Hangs:
 		changed := c.changed
 		c.mu.Unlock()
@@ -95,7 +95,7 @@ func (c *Collector) admit(ctx context.Context, m proto.Message) error {
 		}
 		c.mu.Lock()
 	}
-	return status.Error(codes.Unavailable, "not now")
+	return nil, status.Error(codes.Unavailable, "not now")
 }
 
 type metrics struct {
@@ -103,13 +103,8 @@ type metrics struct {
 	*Collector
 }
 
-// Export accepts metrics.
-func (c metrics) Export(ctx context.Context, r *metricspb.ExportMetricsServiceRequest) (*metricspb.ExportMetricsServiceResponse, error) {
-	if err := c.admit(ctx, r); err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// Export keeps metrics.
+func (c metrics) Export(_ context.Context, r *metricspb.ExportMetricsServiceRequest) (*metricspb.ExportMetricsServiceResponse, error) {
 	for _, of := range r.ResourceMetrics {
 		instance := attributes(of.Resource.GetAttributes())["service.instance.id"]
 		for _, scope := range of.ScopeMetrics {
@@ -141,13 +136,8 @@ type traces struct {
 	*Collector
 }
 
-// Export accepts spans.
-func (c traces) Export(ctx context.Context, r *tracespb.ExportTraceServiceRequest) (*tracespb.ExportTraceServiceResponse, error) {
-	if err := c.admit(ctx, r); err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// Export keeps spans.
+func (c traces) Export(_ context.Context, r *tracespb.ExportTraceServiceRequest) (*tracespb.ExportTraceServiceResponse, error) {
 	for _, of := range r.ResourceSpans {
 		for _, scope := range of.ScopeSpans {
 			for _, s := range scope.Spans {
