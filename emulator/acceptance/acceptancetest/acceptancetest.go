@@ -111,11 +111,20 @@ type Deployment struct {
 	watch *webtest.Watch // checks every answer
 }
 
+// described returns the API's description. It is read once, because that takes longer than many tests.
+var described = sync.OnceValues(func() (*webtest.Contract, error) {
+	text, err := os.ReadFile(Root() + "functions/openapi.yaml")
+	if err != nil {
+		return nil, err
+	}
+	return webtest.Load(text)
+})
+
 // Start starts a stack on the shared cluster, unless the options name another. Options.Around sees the
 // answers after they were checked.
 func Start(ctx context.Context, o stack.Options) (_ *Deployment, err error) {
 	defer steps.Return(&err)
-	d := &Deployment{Log: new(Log), watch: steps.Value(webtest.NewWatch(Root() + "functions/openapi.yaml"))}
+	d := &Deployment{Log: new(Log), watch: &webtest.Watch{Contract: steps.Value(described())}}
 	if o.Cluster == nil {
 		o.Cluster = steps.Value(pgcluster.Shared())
 	}

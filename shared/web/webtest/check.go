@@ -19,7 +19,6 @@ import (
 type exchange struct {
 	request *http.Request
 	asked   []byte // its body
-	values  func(name string) string
 	status  int
 	header  http.Header
 	body    []byte
@@ -45,12 +44,14 @@ func (c *Contract) check(e exchange) error {
 	if !Described(e.request.URL.Path) {
 		return nil
 	}
-	pattern, values := c.find(e.request)
+	e.request = e.request.Clone(e.request.Context())
+	e.request.Body = http.NoBody
+	c.mux.ServeHTTP(httptest.NewRecorder(), e.request) // sets the pattern and the path values
+	pattern := e.request.Pattern
 	op, ok := c.operations[pattern]
 	if !ok {
 		return c.checkUnknown(e)
 	}
-	e.values = values
 	if err := c.checkAnswer(op, e); err != nil {
 		return fmt.Errorf("%s answered %d: %w\n%s %s", pattern, e.status, err, e.header.Get("Content-Type"), e.body)
 	}
@@ -61,17 +62,6 @@ func (c *Contract) check(e exchange) error {
 		accepted.Store(pattern, true)
 	}
 	return nil
-}
-
-// find returns the pattern of the request's operation, and its path values.
-func (c *Contract) find(r *http.Request) (pattern string, values func(string) string) {
-	probe := r.Clone(r.Context())
-	if _, pattern = c.mux.Handler(probe); pattern == "" {
-		return "", nil
-	}
-	probe.Body = http.NoBody
-	c.mux.ServeHTTP(httptest.NewRecorder(), probe) // sets them
-	return pattern, probe.PathValue
 }
 
 // checkUnknown checks the answer to a request for no known operation.
@@ -159,7 +149,7 @@ func (c *Contract) checkRequest(op *openapi3.Operation, e exchange) error {
 		case "header":
 			given = e.request.Header.Values(p.Name)
 		case "path":
-			given = []string{e.values(p.Name)}
+			given = []string{e.request.PathValue(p.Name)}
 		}
 		if err := c.checkValues(p.In+" parameter "+p.Name, p, given); err != nil {
 			return err

@@ -6,20 +6,12 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// Null is a request's body that has nothing but one null, where the document allows it.
-type Null struct {
-	Operation string // such as "PUT /admin/v1/submitters/{submitter}/policy"
-	Body      any
-}
-
-// Nulls returns a body for each null that the document allows in a request.
-func (c *Contract) Nulls() (all []Null) {
+// Nulls returns a body for each null that the document allows in a request, by operation. A body has nothing but one null.
+func (c *Contract) Nulls() map[string][]any {
+	all := make(map[string][]any)
 	for pattern, op := range c.operations {
-		if op.RequestBody == nil {
-			continue
-		}
-		for _, body := range nulls(op.RequestBody.Value.Content[jsonBody].Schema, 0) {
-			all = append(all, Null{pattern, body})
+		if op.RequestBody != nil {
+			all[pattern] = nulls(op.RequestBody.Value.Content[jsonBody].Schema, 0)
 		}
 	}
 	return all
