@@ -21,12 +21,6 @@ var errNoBinaries = errors.New("no Postgres server (initdb, pg_ctl, postgres) in
 // server are the programs that every cluster needs.
 var server = []string{"pg_ctl", "initdb", "postgres"}
 
-// findBinaries returns the folder of the server's programs: the one in the
-// PATH, else the highest version that matches the pattern.
-func findBinaries(pattern string) (string, error) {
-	return find(errNoBinaries, server, inPath("pg_ctl"), pattern)
-}
-
 // ErrNoVersion reports that this machine has no server of a version. The wrapping error says how to get
 // one.
 var ErrNoVersion = errors.New("there is no Postgres of this version")

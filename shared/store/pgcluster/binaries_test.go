@@ -28,7 +28,7 @@ func TestFindBinariesTakesTheHighestCompleteVersion(t *testing.T) {
 	install(t, root+"/9.6/bin", "initdb", "pg_ctl", "postgres")
 	want := install(t, root+"/10/bin", "initdb", "pg_ctl", "postgres")
 	install(t, root+"/11/bin", "pg_ctl")
-	got, err := findBinaries(root + "/*/bin")
+	got, err := find(errNoBinaries, server, inPath("pg_ctl"), root+"/*/bin")
 	if err != nil || got != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
@@ -41,7 +41,7 @@ func TestFindBinariesPrefersPathAndFollowsLinks(t *testing.T) {
 	path := install(t, root+"/path")
 	check.OK(t)(os.Symlink(want+"/pg_ctl", path+"/pg_ctl"))
 	t.Setenv("PATH", path)
-	got, err := findBinaries(root + "/*/bin")
+	got, err := find(errNoBinaries, server, inPath("pg_ctl"), root+"/*/bin")
 	if err != nil || got != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
@@ -49,7 +49,7 @@ func TestFindBinariesPrefersPathAndFollowsLinks(t *testing.T) {
 
 func TestFindBinariesSaysWhatToInstall(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	_, err := findBinaries(t.TempDir() + "/*/bin")
+	_, err := find(errNoBinaries, server, inPath("pg_ctl"), t.TempDir()+"/*/bin")
 	if !errors.Is(err, errNoBinaries) || !strings.Contains(err.Error(), "apt-get install postgresql") {
 		t.Errorf("got %v, want %v", err, errNoBinaries)
 	}

@@ -15,12 +15,6 @@ import (
 	"github.com/fencepost/fencepost/shared/check"
 )
 
-// sharedCluster returns the cluster of this test process.
-func sharedCluster(t *testing.T) *Cluster {
-	t.Helper()
-	return check.Value(Shared())(t)
-}
-
 // oneRow builds a template with a table of one row and leaves its connection
 // open, as a pool that is closed late would.
 func oneRow(ctx context.Context, url string) error {
@@ -39,7 +33,7 @@ func unused(purpose string) string {
 
 func TestClonesOfOneTemplateInParallel(t *testing.T) {
 	t.Parallel()
-	c := sharedCluster(t)
+	c := check.Value(Shared())(t)
 	template := unused("parallel")
 	var builds atomic.Int32
 	build := func(ctx context.Context, url string) error {
@@ -79,7 +73,7 @@ func TestClonesOfOneTemplateInParallel(t *testing.T) {
 
 func TestDropRemovesADatabaseInUse(t *testing.T) {
 	t.Parallel()
-	c := sharedCluster(t)
+	c := check.Value(Shared())(t)
 	name, drop, err := c.Clone(t.Context(), "template1")
 	check.OK(t)(err)
 	connect(t, c.URL(name))
@@ -93,7 +87,7 @@ func TestDropRemovesADatabaseInUse(t *testing.T) {
 
 func TestTemplateIsBuiltAgainAfterAFailure(t *testing.T) {
 	t.Parallel()
-	c := sharedCluster(t)
+	c := check.Value(Shared())(t)
 	failure := errors.New("half way")
 	template := unused("retried")
 	err := c.Template(t.Context(), template, func(ctx context.Context, url string) error {
@@ -105,7 +99,7 @@ func TestTemplateIsBuiltAgainAfterAFailure(t *testing.T) {
 
 func TestTemplateIsClosedToConnections(t *testing.T) {
 	t.Parallel()
-	c := sharedCluster(t)
+	c := check.Value(Shared())(t)
 	template := unused("closed")
 	check.OK(t)(c.Template(t.Context(), template, oneRow))
 	if conn, err := pgx.Connect(t.Context(), c.URL(template)); err == nil {
@@ -140,5 +134,5 @@ func TestSetClockMovesTheServersClock(t *testing.T) {
 // A cluster without a clock library refuses SetClock.
 func TestSetClockNeedsTheLibrary(t *testing.T) {
 	t.Parallel()
-	check.Err(t, "set the clock", errFixedClock)(sharedCluster(t).SetClock(time.Second))
+	check.Err(t, "set the clock", errFixedClock)(check.Value(Shared())(t).SetClock(time.Second))
 }

@@ -96,9 +96,7 @@ func TestPromotionBeginsATimeline(t *testing.T) {
 	c := launch(t, Options{Binaries: tools(t), SharedBuffersMB: 16})
 	before := identityOf(t, c)
 	r := check.Value(c.Replica(t.Context()))(t)
-	t.Cleanup(func() {
-		check.Err(t, "stop", nil)(r.Stop())
-	})
+	t.Cleanup(func() { check.Err(t, "stop", nil)(r.Stop()) })
 	rowsIn(t, c, 10)
 	check.OK(t)(c.Halt(t.Context(), false))
 	check.OK(t)(r.Promote(t.Context()))

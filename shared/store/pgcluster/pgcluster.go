@@ -77,7 +77,7 @@ func start(ctx context.Context, opts Options, password, make string) (*Cluster, 
 	binaries := opts.Binaries
 	if binaries == "" {
 		var err error
-		if binaries, err = findBinaries(packaged); err != nil {
+		if binaries, err = find(errNoBinaries, server, inPath("pg_ctl"), packaged); err != nil {
 			return nil, fmt.Errorf("start Postgres: %w", err)
 		}
 	}

@@ -21,9 +21,7 @@ import (
 func launch(t *testing.T, opts Options) *Cluster {
 	t.Helper()
 	c := check.Value(Start(t.Context(), opts))(t)
-	t.Cleanup(func() {
-		check.Err(t, "stop", nil)(c.Stop())
-	})
+	t.Cleanup(func() { check.Err(t, "stop", nil)(c.Stop()) })
 	return c
 }
 
