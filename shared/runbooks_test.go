@@ -71,7 +71,7 @@ func TestRunbooksDiagnoseByTheAPI(t *testing.T) {
 		if name == "restore" { // its steps are sections
 			look = before
 		}
-		if len(runbooks.Calls(name, look)) == 0 {
+		if len(runbooks.Calls(look)) == 0 {
 			t.Errorf("%s.md: got no call of the API in what to look at, want one", name)
 		}
 	}
@@ -158,7 +158,7 @@ func TestCallsOfRunbooksAreDescribedAndRun(t *testing.T) {
 	pages := check.Value(runbooks.Pages("../docs/runbooks"))(t)
 	needed := map[string]bool{}
 	for name, page := range pages {
-		for _, call := range runbooks.Calls(name, page) {
+		for _, call := range runbooks.Calls(page) {
 			operation := inFull(call.Operation, api)
 			if api[operation] == nil {
 				t.Errorf("%s: names %s, which openapi.yaml has not, or more than once", name, call.Operation)

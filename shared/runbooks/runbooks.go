@@ -17,7 +17,6 @@ import (
 
 // Call is one call of the API that a page names.
 type Call struct {
-	Page      string
 	Operation string   // "POST /admin/v1/halts/{id}/resume"; or, short for one that the API has, "POST …/foreign/match"
 	Bodies    []string // the JSON objects on the page after this call and before the next call with a body
 }
@@ -48,15 +47,15 @@ func Pages(folder string) (map[string]string, error) {
 
 // Calls returns the page's calls in order. A JSON object belongs to the last call before it that is not
 // a GET.
-func Calls(page, text string) (all []Call) {
+func Calls(page string) (all []Call) {
 	last := -1
-	for _, m := range quoted.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+	for _, m := range quoted.FindAllStringSubmatch(fenced.ReplaceAllString(page, ""), -1) {
 		said := strings.Join(strings.Fields(m[1]), " ")
 		if call := named.FindStringSubmatch(said); call != nil {
 			if call[1] != "GET" {
 				last = len(all)
 			}
-			all = append(all, Call{Page: page, Operation: call[1] + " " + call[2]})
+			all = append(all, Call{Operation: call[1] + " " + call[2]})
 		} else if strings.HasPrefix(said, "{") && strings.HasSuffix(said, "}") && strings.Contains(said, `"`) && last >= 0 {
 			all[last].Bodies = append(all[last].Bodies, said)
 		}
