@@ -5,6 +5,7 @@ package txtest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"strings"
 	"time"
@@ -162,9 +163,7 @@ func Reader(more map[string]txmanager.Call) Payloads {
 		"pay":  {To: &to, Value: big.NewInt(1), Gas: 21_000},
 		"call": {To: &to, Value: big.NewInt(0), Data: []byte{1}},
 	}}
-	for name, c := range more {
-		p.calls[name] = c
-	}
+	maps.Copy(p.calls, more)
 	return p
 }
 
