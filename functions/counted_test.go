@@ -22,7 +22,7 @@ import (
 func TestLeasesAreCounted(t *testing.T) {
 	recorded := metricSeries()
 	recorded.take()
-	db := storetest.NewWith(t, lease.Rules{Duration: 500 * time.Millisecond, ClockSkewAllowance: time.Millisecond})
+	db := storetest.At(t, storetest.URL(t), lease.Rules{Duration: 500 * time.Millisecond, ClockSkewAllowance: time.Millisecond})
 	s := txmanager.Submitter("eip155:1337:0x00000000000000000000000000000000000a11ce")
 	db.Register(t, s, 1)
 	book := counted.Store{Store: db.Store}

@@ -429,7 +429,7 @@ func takeoverUnderWay(t *testing.T) {
 
 func writeUnderWay(t *testing.T) {
 	t.Parallel()
-	db := storetest.NewWith(t, lease.Rules{Duration: 500 * time.Millisecond, ClockSkewAllowance: time.Millisecond})
+	db := storetest.At(t, storetest.URL(t), lease.Rules{Duration: 500 * time.Millisecond, ClockSkewAllowance: time.Millisecond})
 	w := twoQueued(t, db)
 	writer := db.Holding(t, `select require_lease($1, $2, $3)`, w.Lease.Submitter, w.Lease.Owner, w.Lease.Token)
 	writer.Do(`update managed_tx set last_error = 'written before the takeover' where tx_id = $1`, w.Queue[0].ID)

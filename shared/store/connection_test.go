@@ -23,7 +23,7 @@ import (
 func TestH18PausedClientDoesNotBlockTakeover(t *testing.T) {
 	t.Parallel()
 	rules := lease.Rules{Duration: 10 * time.Second, ClockSkewAllowance: 10 * time.Millisecond}
-	db := storetest.NewWith(t, rules)
+	db := storetest.At(t, storetest.URL(t), rules)
 	w := twoQueued(t, db)
 	before := contents(t, db, written...)
 	db.Run(t, `update submitter_lease set expires_at = clock_timestamp() + interval '200 ms'`)

@@ -56,7 +56,7 @@ func intent(sub txmanager.Submitter, requestID string) store.Intent {
 func TestH24RescueNamesAndDueTime(t *testing.T) {
 	t.Parallel()
 	rules := lease.Rules{Duration: 300 * time.Millisecond, ClockSkewAllowance: 2 * time.Second}
-	db := storetest.NewWith(t, rules)
+	db := storetest.At(t, storetest.URL(t), rules)
 	db.Register(t, alice, 1)
 	first := take(t, db, alice, "a/1")
 	met := meet(t, db, "b/1")
@@ -263,7 +263,7 @@ func TestLeaseProperties(t *testing.T) {
 	t.Parallel()
 	// Long, so that a lease runs out only when the model says so.
 	rules := lease.Rules{Duration: 10 * time.Minute, ClockSkewAllowance: 5 * time.Minute}
-	db := storetest.NewWith(t, rules)
+	db := storetest.At(t, storetest.URL(t), rules)
 	var runs atomic.Int64
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newModel(rt, t, db, numbered(int(runs.Add(1))), rules)

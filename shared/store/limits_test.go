@@ -200,7 +200,7 @@ func TestLimitsOfCallersManyAtOnce(t *testing.T) {
 	limit(t, db, store.Policy{PerCaller: map[string]store.CallerLimits{ann: {MaxQueued: new(queued)}, ben: {MaxValuePerDay: new(fmt.Sprint(wei))}}})
 	var wg sync.WaitGroup
 	for p := range processes {
-		s := storetest.Again(t, db)
+		s := storetest.At(t, db.URL, storetest.Rules)
 		for i := range each {
 			for _, caller := range []string{ann, ben} {
 				wg.Go(func() {
@@ -459,7 +459,7 @@ func TestManyCancelsAtOnceGiveBackEachOnce(t *testing.T) {
 	spread(t, db)
 	var wg sync.WaitGroup
 	for range 3 {
-		s := storetest.Again(t, db)
+		s := storetest.At(t, db.URL, storetest.Rules)
 		wg.Go(func() {
 			for range n {
 				got, err := s.CancelQueue(t.Context(), store.QueueCancel{Submitter: alice, By: "olga", Reason: "a test", Limit: 7})

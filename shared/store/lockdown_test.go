@@ -106,7 +106,7 @@ func TestChangesRaceAdvances(t *testing.T) {
 			var work, poster sync.WaitGroup
 			stop := make(chan struct{})
 			for i := range sessions {
-				other := storetest.Again(t, db)
+				other := storetest.At(t, db.URL, storetest.Rules)
 				work.Go(func() { advances(t, other, fmt.Sprintf("%d/1", i), stop) })
 			}
 			posted := make(chan int, 1)

@@ -107,7 +107,7 @@ func TestRequestEndedByStatementReportsTheStatement(t *testing.T) {
 func TestReleaseDrawsANameEpoch(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	other := storetest.Again(t, db)
+	other := storetest.At(t, db.URL, storetest.Rules)
 	db.Register(t, alice, 1)
 	check.Equal(t, "before any release", db.NameEpoch(alice), "")
 	lost(t, db, alice, nil, 5)
@@ -149,16 +149,16 @@ func TestADecisionBringsTheNameEpoch(t *testing.T) {
 			check.Equal(t, what+": name epoch", s.NameEpoch(alice), want)
 		}
 	}
-	s := storetest.Again(t, db)
+	s := storetest.At(t, db.URL, storetest.Rules)
 	brings("a match", s)(s.MatchHold(t.Context(), store.HoldDecision{Submitter: alice, Nonce: new(uint64(0)), By: "ann", Reason: "r"}, five.TxID))
-	s = storetest.Again(t, db)
+	s = storetest.At(t, db.URL, storetest.Rules)
 	brings("proceed", s)(s.Proceed(t.Context(), unknown.TxID, "ann", "r"))
-	s = storetest.Again(t, db)
+	s = storetest.At(t, db.URL, storetest.Rules)
 	brings("proceed of all", s)(s.ProceedAll(t.Context(), alice, unknown.TxID, "ann", "r", 10))
-	s = storetest.Again(t, db)
+	s = storetest.At(t, db.URL, storetest.Rules)
 	brings("a write-off", s)(s.WriteOff(t.Context(), store.HoldDecision{Submitter: alice, Nonce: new(uint64(1)), Limit: 1, By: "ann", Reason: "r"}))
-	s = storetest.Again(t, db)
+	s = storetest.At(t, db.URL, storetest.Rules)
 	brings("a cancel", s)(decide(t, s, six.TxID, shop, txmanager.ActionCancel))
-	s = storetest.Again(t, db)
+	s = storetest.At(t, db.URL, storetest.Rules)
 	brings("a suspension", s)(s.SetStatus(t.Context(), store.Suspension{Submitter: alice, Suspend: true, By: "ann", Reason: "r"}))
 }

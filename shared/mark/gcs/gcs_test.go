@@ -51,7 +51,7 @@ func TestH08RestoredBackupIsDetected(t *testing.T) {
 	live := mark.Keeper{Object: o, Book: db.Store}
 	check.OK(t)(live.Advance(t.Context(), "test"))
 	backup := storetest.Copy(t, db)
-	db = storetest.Again(t, db)
+	db = storetest.At(t, db.URL, storetest.Rules)
 	live.Book = db.Store
 	check.OK(t)(live.Advance(t.Context(), "test"))
 	current := check.Value(o.Read(t.Context()))(t)

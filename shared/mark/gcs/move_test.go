@@ -47,7 +47,7 @@ func another(t *testing.T, db storetest.Bundle) (old, moved storetest.Bundle) {
 	moved = storetest.Copy(t, db)
 	check.OK(t)(moved.DB.Exec(t.Context(), `update database_identity set system_identifier = 1`))
 	check.OK(t)(moved.DB.Exec(t.Context(), `update database_move set from_system = 1 where ended_at is null`))
-	return storetest.Again(t, db), moved
+	return storetest.At(t, db.URL, storetest.Rules), moved
 }
 
 func count(t *testing.T, db storetest.Bundle, query string) (n int) {
@@ -157,7 +157,7 @@ func TestConfirmRequiresTheLastMark(t *testing.T) {
 	db.Register(t, alice, 8)
 	check.OK(t)(mover(o, db).Advance(t.Context(), "test"))
 	backup := storetest.Copy(t, db)
-	db = storetest.Again(t, db)
+	db = storetest.At(t, db.URL, storetest.Rules)
 	check.OK(t)(mover(o, db).Expect(t.Context(), said))
 	check.Err(t, "a backup from before the move was expected", mark.ErrNoMove)(mover(o, backup).Confirm(t.Context(), said))
 	db, moved := another(t, db)

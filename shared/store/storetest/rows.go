@@ -141,31 +141,25 @@ func Blocks(t testing.TB, session results.DB, statement string, args ...any) int
 // Explain returns the generic plan of a statement, with partitions by number.
 func Explain(t testing.TB, conn *pgxpool.Conn, name, statement string) string {
 	t.Helper()
+	wantNone := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
 	hot := pgx.Identifier{"hot " + name}.Sanitize()
-	plan, err := explain(t, conn, hot, statement)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return byNumber(plan)
-}
-
-func explain(t testing.TB, conn *pgxpool.Conn, hot, statement string) (string, error) {
 	statement, _, err := pgx.NamedArgs{}.RewriteQuery(t.Context(), nil, statement, nil)
-	if err != nil {
-		return "", err
-	}
-	if _, err := conn.Exec(t.Context(), `prepare `+hot+` as `+statement); err != nil {
-		return "", err
-	}
+	wantNone(err)
+	_, err = conn.Exec(t.Context(), `prepare `+hot+` as `+statement)
+	wantNone(err)
 	defer func() { _, _ = conn.Exec(t.Context(), `deallocate `+hot) }()
 	var given string
-	if err := conn.QueryRow(t.Context(), `
+	wantNone(conn.QueryRow(t.Context(), `
 		select coalesce('(' || string_agg('null', ', ') || ')', '')
-		  from pg_prepared_statements, unnest(parameter_types) where quote_ident(name) = $1`, hot).Scan(&given); err != nil {
-		return "", err
-	}
+		  from pg_prepared_statements, unnest(parameter_types) where quote_ident(name) = $1`, hot).Scan(&given))
 	lines, err := results.All(t.Context(), conn, pgx.RowTo[string], `explain (costs off) execute `+hot+given, pgx.QueryExecModeSimpleProtocol)
-	return strings.Join(lines, "\n") + "\n", err
+	wantNone(err)
+	return byNumber(strings.Join(lines, "\n") + "\n")
 }
 
 var quarters = regexp.MustCompile(`_\d{4}q\d`)

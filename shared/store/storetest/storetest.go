@@ -43,12 +43,9 @@ type Bundle struct {
 
 // New returns a database for t, as it is after the migrations. When t ends the database is reset for
 // another test, or dropped if its schema has changed.
-func New(t testing.TB) Bundle { return NewWith(t, Rules) }
-
-// NewWith is [New] with other lease durations.
-func NewWith(t testing.TB, rules lease.Rules) Bundle {
+func New(t testing.TB) Bundle {
 	t.Helper()
-	return open(t, URL(t), rules)
+	return At(t, URL(t), Rules)
 }
 
 // NewClone is [New] with a database that no test has used: the sizes of its tables, from which Postgres
@@ -62,7 +59,7 @@ func NewClone(t testing.TB) Bundle {
 func NewIn(t testing.TB, cluster *pgcluster.Cluster) Bundle {
 	t.Helper()
 	makeTemplate(t, cluster)
-	return open(t, cloneOf(t, cluster, template), Rules)
+	return At(t, cloneOf(t, cluster, template), Rules)
 }
 
 // NewCopy is [NewClone] with what fill has put into the database. It is called once for each name, and its
@@ -73,14 +70,15 @@ func NewCopy(t testing.TB, name string, fill func(Bundle)) Bundle {
 	check.OK(t)(cluster.Template(t.Context(), name, func(ctx context.Context, url string) error {
 		err := migrate(ctx, url)
 		if err == nil {
-			fill(open(t, url, Rules))
+			fill(At(t, url, Rules))
 		}
 		return err
 	}))
-	return open(t, cloneOf(t, cluster, name), Rules)
+	return At(t, cloneOf(t, cluster, name), Rules)
 }
 
-func open(t testing.TB, url string, rules lease.Rules) Bundle {
+// At is the database at the URL, with the lease durations given.
+func At(t testing.TB, url string, rules lease.Rules) Bundle {
 	t.Helper()
 	s := Open(t, Options(url, rules))
 	db := check.Value(pgxpool.New(t.Context(), url))(t)
@@ -145,19 +143,13 @@ func migrate(ctx context.Context, url string) error {
 }
 
 // Copy copies b's database as it is now, in the same cluster, with every identity. It closes
-// b; [Again] opens its database anew.
+// b; [At] opens its database anew.
 func Copy(t testing.TB, b Bundle) Bundle {
 	t.Helper()
 	at := check.Value(url.Parse(b.URL))(t)
 	b.DB.Close()
 	b.Store.Close()
-	return open(t, cloneOf(t, shared(t), strings.TrimPrefix(at.Path, "/")), Rules)
-}
-
-// Again opens b's database anew after its connections were closed.
-func Again(t testing.TB, b Bundle) Bundle {
-	t.Helper()
-	return open(t, b.URL, Rules)
+	return At(t, cloneOf(t, shared(t), strings.TrimPrefix(at.Path, "/")), Rules)
 }
 
 // Callers are the callers of the submitters that [Bundle.Register] registers.
