@@ -52,13 +52,13 @@ func New(t testing.TB) Bundle {
 // chooses plans, are those after the migrations.
 func NewClone(t testing.TB) Bundle {
 	t.Helper()
-	return NewIn(t, shared(t))
+	return NewIn(t, check.Value(pgcluster.Shared())(t))
 }
 
 // NewIn is [New] in a cluster that the test may restart. Its database is a new clone.
 func NewIn(t testing.TB, cluster *pgcluster.Cluster) Bundle {
 	t.Helper()
-	makeTemplate(t, cluster)
+	check.OK(t)(cluster.Template(t.Context(), template, migrate))
 	return At(t, cloneOf(t, cluster, template), Rules)
 }
 
@@ -66,7 +66,7 @@ func NewIn(t testing.TB, cluster *pgcluster.Cluster) Bundle {
 // database is copied for every test: a copy takes a small part of the time of many inserts.
 func NewCopy(t testing.TB, name string, fill func(Bundle)) Bundle {
 	t.Helper()
-	cluster := shared(t)
+	cluster := check.Value(pgcluster.Shared())(t)
 	check.OK(t)(cluster.Template(t.Context(), name, func(ctx context.Context, url string) error {
 		err := migrate(ctx, url)
 		if err == nil {
@@ -105,20 +105,9 @@ func Options(url string, rules lease.Rules) store.Options {
 // URL returns the URL of a database for t, as [New] does.
 func URL(t testing.TB) string {
 	t.Helper()
-	cluster := shared(t)
-	makeTemplate(t, cluster)
-	return cluster.URL(reusable.take(t, cluster))
-}
-
-// shared is the cluster of this process.
-func shared(t testing.TB) *pgcluster.Cluster {
-	t.Helper()
-	return check.Value(pgcluster.Shared())(t)
-}
-
-func makeTemplate(t testing.TB, cluster *pgcluster.Cluster) {
-	t.Helper()
+	cluster := check.Value(pgcluster.Shared())(t)
 	check.OK(t)(cluster.Template(t.Context(), template, migrate))
+	return cluster.URL(reusable.take(t, cluster))
 }
 
 // cloneOf is the URL of a copy of the database, which is dropped when t ends.
@@ -149,7 +138,7 @@ func Copy(t testing.TB, b Bundle) Bundle {
 	at := check.Value(url.Parse(b.URL))(t)
 	b.DB.Close()
 	b.Store.Close()
-	return At(t, cloneOf(t, shared(t), strings.TrimPrefix(at.Path, "/")), Rules)
+	return At(t, cloneOf(t, check.Value(pgcluster.Shared())(t), strings.TrimPrefix(at.Path, "/")), Rules)
 }
 
 // Callers are the callers of the submitters that [Bundle.Register] registers.
