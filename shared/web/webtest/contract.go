@@ -5,6 +5,7 @@ package webtest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,22 +132,14 @@ func (c *Contract) compileOperation(op *openapi3.Operation) (err error) {
 		}
 	}
 	for _, s := range all {
-		if c.compiled[s], err = c.schema(s); err != nil {
+		if s == nil {
+			return errors.New("there is no schema")
+		}
+		if c.compiled[s], err = c.schemaAt(cmp.Or(strings.TrimPrefix(s.Ref, "#"), c.pointers[s.Value])); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// schema compiles a schema of the document.
-func (c *Contract) schema(s *openapi3.SchemaRef) (*jsonschema.Schema, error) {
-	if s == nil {
-		return nil, errors.New("there is no schema")
-	}
-	if s.Ref != "" {
-		return c.schemaAt(strings.TrimPrefix(s.Ref, "#"))
-	}
-	return c.schemaAt(c.pointers[s.Value])
 }
 
 // schemaAt compiles the schema at the JSON pointer.
