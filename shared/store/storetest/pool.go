@@ -57,22 +57,15 @@ func (p *pool) take(t testing.TB, cluster *pgcluster.Cluster) string {
 	return db.name
 }
 
-// next returns an idle database or a clone.
+// next returns an idle database or a clone. The cluster makes one clone at a time, so other calls may wait for it here.
 func (p *pool) next(ctx context.Context, cluster *pgcluster.Cluster) (db database, err error) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	if last := len(p.idle) - 1; last >= 0 {
 		db, p.idle = p.idle[last], p.idle[:last]
-	}
-	p.mu.Unlock()
-	if db.name != "" {
 		return db, nil
 	}
-	if db.name, db.drop, err = cluster.Clone(ctx, template); err != nil {
-		return db, err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.template == nil {
+	if db.name, db.drop, err = cluster.Clone(ctx, template); err == nil && p.template == nil {
 		p.template, err = readContents(ctx, cluster.URL(db.name))
 	}
 	return db, err
