@@ -82,7 +82,7 @@ func (c *Client) RegisterSubmitter(ctx context.Context, in Registration) (Submit
 	return postOnce[Submitter](ctx, c, submitters, body)
 }
 
-// SubmitterUpdate has what [Client.UpdateSubmitter] changes. A nil member stays.
+// SubmitterUpdate has the changes of [Client.UpdateSubmitter]. A nil member stays. The function decodes this type too.
 type SubmitterUpdate struct {
 	MaxInFlight *int    `json:"maxInFlight,omitempty"` // the window, from 1 to 10,000
 	Name        *string `json:"name,omitempty"`        // for people, at most 100 characters; "": none

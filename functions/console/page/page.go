@@ -61,7 +61,7 @@ type Link struct {
 
 // Section is a group of pages with their templates.
 type Section struct {
-	Templates fs.FS // files *.html, each with its templates defined by name
+	Templates fs.FS // required: files *.html, each with its templates defined by name
 	Routes    []Route
 	Menu      []Link
 }

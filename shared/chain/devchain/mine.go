@@ -76,7 +76,7 @@ func (c *Chain) Reorg(depth uint64, blocks ...[][]byte) error {
 	return c.setHead(last)
 }
 
-// SyncPool waits until the pool has processed what was sent: only then do pending counts include it.
+// SyncPool waits until the pool has processed each sent transaction: only then do pending counts include it.
 func (c *Chain) SyncPool() error {
 	c.mining.Lock() // of two calls of Sync at once, one never returns
 	defer c.mining.Unlock()
