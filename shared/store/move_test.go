@@ -76,6 +76,20 @@ func TestEachOperatorWhoExpectsAMoveIsOnRecord(t *testing.T) {
 	}
 }
 
+// Two operators end one move. The later one writes no mark.
+func TestAMoveThatHasEndedGetsNoMark(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	_, _, err := db.Expect(t.Context(), moves.Observed{}, moves.OperatorReason{By: "ann", Reason: "postgres 18"})
+	check.OK(t)(err)
+	m, err := db.Expected(t.Context())
+	check.OK(t)(err)
+	db.Run(t, `update database_move set outcome = 'CANCELLED', ended_at = now(), ended_by = 'ann', ended_reason = 'r'`)
+	marks := value[int](t, db, `select count(*) from database_mark`)
+	check.Err(t, "the end of a move that has ended", moves.ErrNoMove)(db.PrepareEnd(t.Context(), m, 0, moves.Cancels))
+	check.Equal(t, "marks", value[int](t, db, `select count(*) from database_mark`), marks)
+}
+
 // A transaction at work holds one table of a move and wants another, which the move has
 // locked already. Postgres ends the move's transaction; the move is tried again, and
 // succeeds once the other has ended.

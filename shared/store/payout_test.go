@@ -223,9 +223,12 @@ func TestConfirmedPayoutsInPages(t *testing.T) {
 	var both sync.WaitGroup
 	for range 2 {
 		both.Go(func() {
-			all, _, _, err := db.ConfirmedPayouts(t.Context(), "1:1:", 1)
-			if got := requests(all); err != nil || got != "a b c " {
-				t.Errorf("first page: got %s, %v; want what one transaction wrote: a b c", got, err)
+			all, next, more, err := db.ConfirmedPayouts(t.Context(), "1:1:", 1)
+			if got := requests(all); err != nil || got != "a b c " || !more {
+				t.Errorf("first page: got %s, more %v, %v; want all that one transaction wrote: a b c, and more", got, more, err)
+			}
+			if rest, _, _, err := db.ConfirmedPayouts(t.Context(), next, 10); err != nil || requests(rest) != "d " {
+				t.Errorf("second page: got %s, %v; want d", requests(rest), err)
 			}
 		})
 	}

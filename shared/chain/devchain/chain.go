@@ -78,7 +78,7 @@ func (c *Chain) start(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	if err := c.serve(ctx); err != nil {
+	if err := cmp.Or(ctx.Err(), c.serve(ctx)); err != nil {
 		return err
 	}
 	if o.BlockTime > 0 {

@@ -161,6 +161,14 @@ func TestCloseFreesThePort(t *testing.T) {
 	}
 }
 
+// A start that fails leaves no node behind: TestMain finds what it leaves.
+func TestStartAfterItsTimeIsAnError(t *testing.T) {
+	t.Parallel()
+	ended, end := context.WithCancel(t.Context())
+	end()
+	check.Err(t, "start", context.Canceled)(devchain.Start(ended, devchain.Options{}))
+}
+
 // Development accounts are the same on every machine, so documents can name them.
 func TestDevAccountsAreFixed(t *testing.T) {
 	t.Parallel()

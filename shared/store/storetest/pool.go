@@ -57,7 +57,8 @@ func (p *pool) take(t testing.TB, cluster *pgcluster.Cluster) string {
 	return db.name
 }
 
-// next returns an idle database or a clone. The cluster makes one clone at a time, so other calls may wait for it here.
+// next returns an idle database or a clone. The cluster makes one clone at a time, so other calls, and tests that give a database back,
+// may wait for it here.
 func (p *pool) next(ctx context.Context, cluster *pgcluster.Cluster) (db database, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,10 +66,16 @@ func (p *pool) next(ctx context.Context, cluster *pgcluster.Cluster) (db databas
 		db, p.idle = p.idle[last], p.idle[:last]
 		return db, nil
 	}
-	if db.name, db.drop, err = cluster.Clone(ctx, template); err == nil && p.template == nil {
-		p.template, err = readContents(ctx, cluster.URL(db.name))
+	if db.name, db.drop, err = cluster.Clone(ctx, template); err != nil || p.template != nil {
+		return db, err
 	}
-	return db, err
+	read, err := readContents(ctx, cluster.URL(db.name))
+	if err != nil {
+		db.drop()
+		return db, err
+	}
+	p.template = read
+	return db, nil
 }
 
 // readContents reads the template by its first clone.

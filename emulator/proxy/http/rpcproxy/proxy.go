@@ -63,7 +63,8 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 	_, _ = w.Write(answer) // the client may have left
 }
 
-// Calls returns the number of calls of a method. Each call of a batch counts, before the node gets it.
+// Calls returns the number of calls of a method that clients made, each of a batch, and also those that the proxy answers
+// itself. Calls answered with 503, and calls without an id, do not count.
 func (p *Proxy) Calls(method string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -188,6 +188,7 @@ func TestBatchIsStruckCallByCall(t *testing.T) {
 			t.Errorf("hash of nonce %d: got %v, want %v", n, c.Result, want)
 		}
 	}
+	check.Equal(t, "calls", b.proxy.Calls("eth_sendRawTransaction"), 3)
 	check.OK(t)(b.chain.Mine(1))
 	check.Equal(t, "count without nonce 1", check.Value(b.direct.NonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address)), nil))(t), 1)
 }

@@ -31,8 +31,7 @@ const inEarnest = "" +
 	"5b"
 
 // Token adds the amount to the address's balance, emits Transfer, and returns true. Any caller can move
-// tokens from any account, because it checks no balance. The
-// storage has the balance of an address under that address.
+// tokens from any account, because it checks no balance. The storage has the balance of an address under that address.
 func Token() []byte { return code(token) }
 
 // Liar returns false, does nothing and does not revert.
