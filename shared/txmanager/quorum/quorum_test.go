@@ -181,6 +181,7 @@ func TestReorgsNeedAQuorum(t *testing.T) {
 		"moved, alone":         {txtest.OfNodes(moved, stands, stands), 0},
 		"moved, the rest lag":  {txtest.OfNodes(moved, behind, behind), 0},
 		"moved, by two":        {txtest.OfNodes(moved, gone, stands), 1},
+		"moved, two alike":     {txtest.OfNodes(moved, moved, stands), 1},
 		"a lagging first node": {txtest.OfNodes(behind, stands, stands), 0},
 	} {
 		p := &txtest.Panel{Views: c.views, Needed: 2}
