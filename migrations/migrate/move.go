@@ -97,8 +97,8 @@ func cancelled(ctx context.Context, s *store.Store, mover mark.Mover, said mark.
 	return nil
 }
 
-// endedAs returns the error with which the end of a move failed; nil if it did not, or if no move was open and the last one already has
-// this outcome.
+// endedAs returns failed, the error of an attempt to end a move. It is nil if the attempt succeeded. It is also nil if no move was
+// open and the last one already has this outcome.
 func endedAs(ctx context.Context, s *store.Store, outcome string, failed error) error {
 	if !errors.Is(failed, mark.ErrNoMove) {
 		return failed

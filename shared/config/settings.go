@@ -11,13 +11,16 @@ import (
 // settings is the table of all settings, in the order of docs/settings.md. Each row binds one to the
 // field of c that holds it.
 func (c *Config) settings() []setting {
-	return slices.Concat(c.paymentSettings(), c.processSettings())
+	return slices.Concat(
+		c.leaseSettings(), c.nonceSettings(), c.feeSettings(), c.intentSettings(), c.finalitySettings(), c.transferSettings(),
+		c.conservationSettings(), c.chainSettings(), c.signerSettings(), c.serviceSettings(), c.databaseSettings(), c.queueSettings(),
+		c.authSettings(), c.consoleSettings(), c.platformSettings(),
+	)
 }
 
-// paymentSettings are the settings of transactions and transfers, and of the chains and keys that they need.
-func (c *Config) paymentSettings() []setting {
+// leaseSettings are the settings of leases.
+func (c *Config) leaseSettings() []setting {
 	return []setting{
-		// Leases.
 		{name: "lease.duration", def: "10s",
 			meaning: "how long the lease of a submitter lasts unless renewed, and so how long others wait for a holder that died. Raise it where one call to a node or a signer can take longer than 10s",
 			field:   duration(&c.Lease.Duration, 2*time.Second, 5*time.Minute)},
@@ -30,8 +33,12 @@ func (c *Config) paymentSettings() []setting {
 		{name: "advance.batchWait", def: "0s",
 			meaning: "how long an advance may wait for those of other submitters, to take its lease in one round trip with theirs; 0s: it waits for none. Raise it where many submitters send at a steady rate and their latency matters less than the database's load",
 			field:   duration(&c.Lease.BatchWait, 0, time.Second)},
+	}
+}
 
-		// Nonces, placeholders and reservations.
+// nonceSettings are the settings of nonces, placeholders and reservations.
+func (c *Config) nonceSettings() []setting {
+	return []setting{
 		{name: "nonce.startFrom", def: "0",
 			meaning: "the first nonce of a newly registered submitter; registration compares it with the chain's count. Leave it at 0 unless all accounts that you register have sent that many transactions",
 			field:   number(&c.Nonce.StartFrom, "a nonce", 0, maxBigint)},
@@ -56,8 +63,12 @@ func (c *Config) paymentSettings() []setting {
 		{name: "hooks.reservationTimeout", constant: true, def: "60s",
 			meaning: "how long a reserved nonce, and every higher one, waits for its owner's mark; then a placeholder consumes it",
 			field:   duration(&c.Hooks.ReservationTimeout, time.Second, 24*time.Hour)},
+	}
+}
 
-		// Fees and gas bumps.
+// feeSettings are the settings of fees and gas bumps.
+func (c *Config) feeSettings() []setting {
+	return []setting{
 		{name: "fees.maxFeePerGas", def: "500000000000",
 			meaning: "the maximum price of a transaction, in wei per gas, even if the node advises or the caller allows more; while the base fee is above it, intents wait. Set it to what a transaction is worth on the dearest of your chains",
 			field:   number(&c.Fees.MaxFeePerGas, "an amount in wei per gas", 1, maxBigint)},
@@ -97,8 +108,12 @@ func (c *Config) paymentSettings() []setting {
 		{name: "gasbump.budgetPerDay", def: "1000000000",
 			meaning: "the maximum that replacements may add within 24 hours to the highest possible cost of one submitter's transactions, in gwei. Set it by the price of the chain's coin",
 			field:   number(&c.GasBump.BudgetPerDay, "an amount in gwei", 1, maxBigint)},
+	}
+}
 
-		// Intents from their creation to their receipt.
+// intentSettings are the settings of intents from their creation to their receipt.
+func (c *Config) intentSettings() []setting {
+	return []setting{
 		{name: "mempool.diagnose.enabled", def: "false",
 			meaning: "record for each transaction without a receipt whether the node has it, may have lost it, or may have replaced it: for operators' decisions only. Switch it on to find out why transactions wait",
 			field:   boolean(&c.Intents.Diagnose)},
@@ -120,8 +135,12 @@ func (c *Config) paymentSettings() []setting {
 		{name: "stuck.after", def: "30m",
 			meaning: "how long after its first broadcast a transaction without a receipt is STUCK, if its attempts last so long. Raise it on a slow or congested chain",
 			field:   duration(&c.Broadcasting.StuckAfter, time.Second, 720*time.Hour)},
+	}
+}
 
-		// Receipts, finality and the sweep.
+// finalitySettings are the settings of receipts, finality and the sweep.
+func (c *Config) finalitySettings() []setting {
+	return []setting{
 		{name: "confirmations.required", def: "20",
 			meaning: "how many confirming blocks make a transaction final, with `finality.mode=confirmations`. Set it to the depth that your chain's reorgs do not reach",
 			field:   number(&c.Finality.Confirmations, "a number of blocks", 0, maxConfirmations)},
@@ -143,8 +162,12 @@ func (c *Config) paymentSettings() []setting {
 		{name: "sweep.grace", constant: true, def: "5s",
 			meaning: "how long work must be overdue before the sweep enqueues it again; above 1s, since the names of poll tasks have whole seconds",
 			field:   duration(&c.Sweep.Grace, 2*time.Second, 10*time.Minute)},
+	}
+}
 
-		// Transfers between ledgers, and payouts.
+// transferSettings are the settings of transfers between ledgers, and payouts.
+func (c *Config) transferSettings() []setting {
+	return []setting{
 		{name: "transfer.initTimeout", def: "15m",
 			meaning: "how old a transfer that has not begun may become; older, it is FAILED/EXPIRED. Raise it if users may wait longer for an outage to end",
 			field:   duration(&c.Transfer.InitTimeout, time.Second, 24*time.Hour)},
@@ -184,8 +207,12 @@ func (c *Config) paymentSettings() []setting {
 		{name: "transfer.payoutAddresses.delay", def: "24h",
 			meaning: "how long after it was added, or after a restored database was accepted, an address can be paid; until then 400 ADDRESS_NOT_YET_USABLE; 0s: at once",
 			field:   duration(&c.Transfer.Terms.Addresses.Delay, 0, 30*24*time.Hour)},
+	}
+}
 
-		// The trading core and the check of conservation.
+// conservationSettings are the settings of the trading core and the check of conservation.
+func (c *Config) conservationSettings() []setting {
+	return []setting{
 		{name: "trading.url",
 			meaning: "the trading core's URL; not set: no transfers are offered, and their paths are answered 404",
 			field:   origin(&c.Trading.URL)},
@@ -201,8 +228,12 @@ func (c *Config) paymentSettings() []setting {
 		{name: "conservation.chainHistory", constant: true, def: "24h",
 			meaning: "how far back conservation begins to read a payer that it has never read, at most to the payer's registration",
 			field:   duration(&c.Conservation.ChainHistory, 0, 10*365*24*time.Hour)},
+	}
+}
 
-		// Nodes and chains.
+// chainSettings are the settings of nodes and chains.
+func (c *Config) chainSettings() []setting {
+	return []setting{
 		{name: "rpc.urls",
 			meaning: "the default chain's nodes, in the order in which they are preferred (docs/nodes.md); a secret, since a URL often holds a key",
 			field:   nodeURLs(&c.RPC.URLs)},
@@ -239,8 +270,12 @@ func (c *Config) paymentSettings() []setting {
 		{name: "chains",
 			meaning: "the chains served beside the default one, each with its nodes, as docs/chains.md shows it. An entry with the default chain's id replaces `rpc.urls`. It is a secret, since a URL often holds a key",
 			field:   chainList(&c.Chains)},
+	}
+}
 
-		// Signers.
+// signerSettings are the settings of signers.
+func (c *Config) signerSettings() []setting {
+	return []setting{
 		{name: "signer.local.keysFile",
 			meaning: "the file with the private keys of the local signer, mounted from a secret",
 			field:   text(&c.Signer.LocalKeysFile, "a path", path)},

@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// processSettings are the settings of what a process calls, of who may call it, and of the process itself.
-func (c *Config) processSettings() []setting {
+// serviceSettings are the settings of the services that are called: those that make transactions, and those that get events.
+func (c *Config) serviceSettings() []setting {
 	return []setting{
-		// The services that are called: those that make transactions, and those that get events.
 		{name: "handlers.urls",
 			meaning: "the business services that make transactions of intents, by name; the functions call no other address and follow no redirect",
 			field:   handlerURLs(&c.Handlers.URLs)},
@@ -46,8 +45,12 @@ func (c *Config) processSettings() []setting {
 		{name: "events.webhook.timeout", constant: true, def: "5s",
 			meaning: "how long an endpoint may take over one event; more than a second below `lease.duration`",
 			field:   duration(&c.Events.Timeout, 100*time.Millisecond, time.Minute)},
+	}
+}
 
-		// Postgres, and the mark outside it.
+// databaseSettings are the settings of Postgres, and the mark outside it.
+func (c *Config) databaseSettings() []setting {
+	return []setting{
 		{name: "database.url", required: true,
 			meaning: "the connection to Postgres, with user and database; a secret",
 			field:   secretText(&c.Database.URL, "postgres://user@host:port/database, or the form user=… dbname=…", postgresAddress)},
@@ -72,8 +75,12 @@ func (c *Config) processSettings() []setting {
 		{name: "mark.endpoint",
 			meaning: "a Cloud Storage other than Google's, reached without credentials: the emulator's",
 			field:   text(&c.Mark.Endpoint, "http://host:port/storage/v1/ on this machine (localhost, 127.0.0.1, [::1])", regexp.MustCompile(`^http://(localhost|127\.0\.0\.1|\[::1\]):[0-9]{1,5}/storage/v1/$`))},
+	}
+}
 
-		// Task queues.
+// queueSettings are the settings of task queues.
+func (c *Config) queueSettings() []setting {
+	return []setting{
 		{name: "tasks.project",
 			meaning: "the Google Cloud project of the queues, and of our traces in the log",
 			field:   text(&c.Tasks.Project, "a project's id", resource)},
@@ -99,8 +106,12 @@ func (c *Config) processSettings() []setting {
 		{name: "tasks.queueShards", def: "1",
 			meaning: "the number of queues of each kind of work, among which submitters are spread; one queue dispatches at most 500 tasks a second. Raise it above that rate",
 			field:   number(&c.Tasks.QueueShards, "a number of queues", 1, 100)},
+	}
+}
 
-		// Tokens, operators and approvals.
+// authSettings are the settings of tokens, operators and approvals.
+func (c *Config) authSettings() []setting {
+	return []setting{
 		{name: "oidc.issuer",
 			meaning: "the issuer whose tokens are accepted; compared letter for letter",
 			field:   trusted(&c.Auth.Issuer)},
@@ -143,8 +154,12 @@ func (c *Config) processSettings() []setting {
 		{name: "approvals.validFor", constant: true, def: "24h",
 			meaning: "how long a proposal may wait until it is approved and carried out; then it is made again",
 			field:   duration(&c.Approvals.ValidFor, time.Minute, 30*24*time.Hour)},
+	}
+}
 
-		// The operators' console.
+// consoleSettings are the settings of the operators' console.
+func (c *Config) consoleSettings() []setting {
+	return []setting{
 		{name: "console.mode", def: string(ConsoleOff),
 			meaning: "how people sign in to the operators' console: by Google's Identity-Aware Proxy, by an OIDC issuer, or by a one-time code in the local environment; off: there is no console",
 			field:   choice(&c.Console.Mode, ConsoleOff, ConsoleIAP, ConsoleOIDC, ConsoleLocal)},
@@ -181,8 +196,12 @@ func (c *Config) processSettings() []setting {
 		{name: "console.logUrl",
 			meaning: "where the page of a transaction leads to its log, such as `https://logs.example/?q=txId%3D{txId}`. Not set: the page shows the search text alone",
 			field:   linkTo(&c.Console.LogURL, "{txId}")},
+	}
+}
 
-		// Requests, logs, metrics and traces, and what Google's platform names.
+// platformSettings are the settings of requests, logs, metrics and traces, and of the names that Google's platform gives.
+func (c *Config) platformSettings() []setting {
+	return []setting{
 		{name: "http.maxBodyBytes", constant: true, def: "262144",
 			meaning: "how long a request's body may be; longer ones are answered 413 BODY_TOO_LARGE",
 			field:   number(&c.HTTP.MaxBodyBytes, "a number of bytes", 1024, 32<<20)},

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -238,4 +239,31 @@ select submitter, cause, greatest(clock_timestamp() - since, interval '0') from 
 func (s *Store) BlockedHeads(ctx context.Context) ([]BlockedHead, error) {
 	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[BlockedHead], blockedHeads, s.opts.Strict)
 	return all, results.Wrap(err, "read the heads of the queues")
+}
+
+// loadWaiting reads the first intents of a queue, with what keeps each from being posted now.
+var loadWaiting = `
+select ` + txExtras{
+	payload: payloadOf, raw: "null::bytea", versions: "'{}'::text[]", quiet: "false", barred: barred,
+	caller: presentOf("m", "u.submitter"), value: callersValue,
+}.columns() + `
+  from ` + members + `
+  join managed_tx m on m.submitter = u.submitter
+ where ` + waits + `
+ order by m.seq
+ limit $2`
+
+// Waiting loads a submitter's state with the first limit intents of its queue, to evaluate
+// them against its present policy and callers. It takes no lease and writes nothing.
+func (s *Store) Waiting(ctx context.Context, sub txmanager.Submitter, limit int) (txmanager.SubmitterState, error) {
+	one := []pendingLoad{{submitter: sub}}
+	b := new(pgx.Batch)
+	s.queueLoads(b, one)
+	b.Queue(loadWaiting, []txmanager.Submitter{sub}, limit, s.opts.AnyCaller).Query(func(rows pgx.Rows) error {
+		one[0].state.Queue = nil
+		return scanTxs(rows, one, nil, inQueue)
+	})
+	err := s.db.SendBatch(ctx, b).Close()
+	err = cmp.Or(err, one[0].err) // the batch sets it
+	return one[0].state, results.Wrap(err, "read the queue of %s", sub)
 }

@@ -238,9 +238,8 @@ const maxKeysBytes = 1 << 20
 
 type keysErrKey struct{}
 
-// noticingKeys reports, through the *error in the context, that a token could not be evaluated because
-// the keys could not be fetched. go-oidc v3.21.0 returns the same kind of error as for a wrong
-// signature.
+// noticingKeys sets the *error in the context if the keys could not be fetched. Then the token was not evaluated.
+// go-oidc v3.21.0 returns the same kind of error as for a wrong signature.
 type noticingKeys struct{ *oidc.RemoteKeySet }
 
 // VerifySignature is the remote key set's. It wraps only the error of a fetch.

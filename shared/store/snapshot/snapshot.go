@@ -22,8 +22,9 @@ import (
 const Unseen = `tx >= pg_snapshot_xmin($1::text::pg_snapshot) and not pg_visible_in_snapshot(tx, $1::text::pg_snapshot)`
 
 // ReadPage reads about limit rows after a cursor in one round trip, as [conservation.Journal] has it. The statement has
-// the parameters $1 of [Unseen] and the limit $2. It reads the rows in the order of their transactions' numbers and never
-// splits those of one transaction, so it may return a few more than limit. scan also reads the transaction of a row.
+// the parameters $1 of [Unseen] and the limit $2. It reads the rows in the order of their transactions' numbers. It never
+// splits those of one transaction, so it may return a few more than limit. scan also sets tx, the number of the row's
+// transaction: the next page begins behind the last one.
 func ReadPage[Row any](
 	ctx context.Context, db results.DB, after conservation.Cursor, limit int,
 	statement string, scan func(row pgx.CollectableRow, tx *uint64) (Row, error),

@@ -155,8 +155,8 @@ func TestListAllByAge(t *testing.T) {
 	}
 }
 
-// A list of one user before a time has every older transfer, and reads no more rows than the page, although the index also
-// leads to those of that very time.
+// A list of one user before a time has every older transfer. It reads no more rows than the page, although the
+// index also leads to those of that very time.
 func TestListOfOneUserBeforeATime(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

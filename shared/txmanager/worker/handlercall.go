@@ -31,7 +31,7 @@ type handlerCall struct {
 
 // callDueHandler calls the handler that is due, if any. It first stores a claim of the call. A
 // handler without an answer after too many calls has failed. outdated reports that another writer
-// changed a row meanwhile; with a zero result, that the handler was not called for it.
+// changed a row meanwhile. With a zero result the handler was not called because of that.
 func (t *invocation) callDueHandler(ctx context.Context, v txmanager.ChainObservation) (m rules.HandlerResult, outdated bool, err error) {
 	x, due := rules.NextHandlerCall(t.State)
 	if !due || t.State.Protected {
